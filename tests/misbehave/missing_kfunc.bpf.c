@@ -12,7 +12,7 @@ u32 nr_runs;
 void BPF_STRUCT_OPS(missing_kfunc_running, struct task_struct *p)
 {
 	if (++nr_runs == 5)
-		scx_bpf_cpuperf_set(0, 512);
+		scx_bpf_locked_rq();
 }
 
 SCX_OPS_DEFINE(missing_kfunc_ops,

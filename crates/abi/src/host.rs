@@ -147,6 +147,8 @@ pub struct Host {
     /// The costs of probes and loops.
     pub costs: Costs,
     pub topology: Topology,
+    /// `arch_scale_cpu_capacity()` of each CPU.
+    pub capacities: Box<[u32]>,
     pub nr_cpus: usize,
     pub nr_nodes: u32,
     pub version: KernelVersion,
@@ -767,6 +769,11 @@ impl Runner {
             atomic_ps: machine.memory.atomic_ps,
             costs: machine.policy.clone(),
             topology: machine.topology.clone(),
+            capacities: machine
+                .core_traits()
+                .iter()
+                .map(|one| one.capacity)
+                .collect(),
             nr_cpus,
             nr_nodes: machine.topology.nr_nodes(),
             version,

@@ -76,6 +76,9 @@ table! {
     nr_node_ids: fn() -> u32 = kfuncs::cpu::nr_node_ids;
     cpu_node: fn(i32) -> i32 = kfuncs::cpu::node;
     cpu_place: fn(i32, u32) -> u32 = kfuncs::cpu::place;
+    cpuperf_cap: fn(i32) -> u32 = kfuncs::cpu::cpuperf_cap;
+    cpuperf_cur: fn(i32) -> u32 = kfuncs::cpu::cpuperf_cur;
+    cpuperf_set: fn(i32, u32) = kfuncs::cpu::cpuperf_set;
     smp_processor_id: fn() -> u32 = kfuncs::cpu::smp_processor_id;
     cpumask_create: fn() -> *mut CpuMask = kfuncs::cpu::mask_create;
     cpumask_acquire: fn(*mut CpuMask) = kfuncs::cpu::mask_acquire;

@@ -31,9 +31,6 @@ const NEW_IN_7_2: &[&str] = &[
 
 /// Functions that Linux has and the virtual kernel lacks: a policy that asks finds them absent.
 const ABSENT: &[&str] = &[
-    "scx_bpf_cpuperf_cap",
-    "scx_bpf_cpuperf_cur",
-    "scx_bpf_cpuperf_set",
     "scx_bpf_events",
     "scx_bpf_task_cgroup",
     "scx_bpf_sub_dispatch",
@@ -95,5 +92,6 @@ mod tests {
         assert!(!has(KernelVersion::V6_18, "scx_bpf_dsq_peek"));
         assert!(has(KernelVersion::V6_18, "scx_bpf_dsq_insert"));
         assert!(!has(KernelVersion::V7_2, "scx_bpf_events"));
+        assert!(has(KernelVersion::V6_18, "scx_bpf_cpuperf_cap"));
     }
 }

@@ -353,7 +353,7 @@ fn a_resilient_lock_fails_instead() {
 fn kfuncs_say_what_they_cannot_do() {
     check_call(
         "missing",
-        "kfunc scx_bpf_cpuperf_set is not in the virtual kernel",
+        "kfunc scx_bpf_locked_rq is not in the virtual kernel",
     );
     check_call(
         "null_task",

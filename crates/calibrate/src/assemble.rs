@@ -1,6 +1,6 @@
 //! Puts measurements into a profile: which difference of which measurements is which number.
 
-use schedlab_machine::Machine;
+use schedlab_machine::{Machine, Numbering};
 use schedlab_trace::counted;
 
 use crate::caches::memory_costs;
@@ -109,7 +109,7 @@ fn description(draft: &mut Draft, described: &Described) {
         false => "guess: the kernel does not report it",
     };
     match topology.regular() {
-        Some(shape) => {
+        Some((shape, numbering)) => {
             let fields = [
                 "nodes",
                 "llcs_per_node",
@@ -118,6 +118,10 @@ fn description(draft: &mut Draft, described: &Described) {
             ];
             for (field, value) in fields.iter().zip(shape) {
                 draft.put(&format!("topology.{field}"), value, source.to_owned());
+            }
+            if numbering == Numbering::CoreByCore {
+                let value = "\"core-by-core\"".to_owned();
+                draft.put("topology.numbering", value, source.to_owned());
             }
         }
         None => {

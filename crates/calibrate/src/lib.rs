@@ -3,11 +3,13 @@
 //! Topology and cache sizes are the kernel's description ([`sysfs`]). Costs are measured, with their spread in the
 //! source text of each number. A cost that cannot be measured from user space keeps the value of the nearest built-in
 //! profile and stays a guess. It takes some seconds, needs no privilege, and runs on
-//! one CPU as well, where it then measures nothing that takes two.
+//! one CPU as well, where it then measures nothing that takes two. The profile of a machine elsewhere is made from that
+//! machine's own description ([`from`]).
 
 mod assemble;
 mod caches;
 mod draft;
+pub mod from;
 mod memory;
 mod paths;
 pub mod pin;
@@ -21,7 +23,7 @@ use schedlab_machine::Machine;
 /// The findings about this machine.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The profile, named `this-machine`.
+    /// The profile, named `this-machine` if it was measured.
     pub machine: Machine,
     /// Costs that could not be measured or look strange, in words for people.
     pub notes: Vec<String>,

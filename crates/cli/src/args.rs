@@ -58,7 +58,18 @@ pub enum Command {
     Emulate(EmulateArgs),
     /// Run a workload's real program here, under the current scheduler
     Load(LoadArgs),
-    /// Measure this machine into a machine profile
+    /// Write a machine profile: of this machine by measuring it, or of another
+    /// one from what it tells of itself
+    #[command(after_help = "\
+Examples:
+  schedlab calibrate -o here.toml
+  schedlab calibrate --from server.xml -o server.toml
+
+What --from takes of another machine:
+  lstopo --of xml FILE     hwloc's XML: caches, nodes, distances, capacities
+  cp -r /sys/devices/system/cpu /sys/devices/system/node FOLDER
+  lscpu -p >FILE           cores, caches and nodes without their sizes
+Costs are then copied from the nearest built-in profile, and each says so.")]
     Calibrate(CalibrateArgs),
     /// Compare simulations with this machine's own kernel, workload by workload
     Validate(ValidateArgs),
@@ -661,6 +672,9 @@ Example:
 Run it on a quiet machine; it takes some seconds. Every number in the profile
 says how it was measured, with its spread, or that it is a guess.")]
 pub struct CalibrateArgs {
+    /// Describe another machine by this file or folder, instead of measuring
+    #[arg(long, value_name = "FILE|FOLDER", value_hint = ValueHint::AnyPath)]
+    pub from: Option<PathBuf>,
     /// Write the profile here instead of to standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! The kernel's paths: what is done with the state, in functions that have the names of Linux's.
 
+pub(crate) mod asym;
 pub(crate) mod balance;
 pub(crate) mod cost;
 pub(crate) mod cpu;

@@ -16,3 +16,4 @@ pub(crate) mod pi;
 pub(crate) mod rt;
 pub(crate) mod sorted;
 pub(crate) mod task;
+pub(crate) mod utilisation;

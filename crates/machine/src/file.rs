@@ -8,6 +8,7 @@
 //! A number, truth value or word without a source does not load. Free text (`name`, `summary`) and
 //! the lists that speak about the profile (`calibrated_on`, `tuning_candidates`) need none.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
@@ -16,9 +17,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::profile::{
-    Calibration, Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout, Timers,
+    Calibration, CoreKind, Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout, Timers,
 };
-use crate::{Machine, ProfileError, Provenance, SourceKind, Topology};
+use crate::shape::{TopologyFile, topology};
+use crate::{Machine, ProfileError, Provenance, SourceKind, cores};
 
 /// Keys that are about the profile and not of the machine.
 const UNSOURCED: [&str; 4] = ["name", "summary", "calibrated_on", "tuning_candidates"];
@@ -31,9 +33,6 @@ const REFILL_MAX: u64 = 1_000_000;
 
 /// The largest cache that is modelled.
 pub const CACHE_BYTES_MAX: u64 = 512 << 20;
-
-/// More CPUs than any machine of today: Linux's NR_CPUS on x86 ends at 8,192.
-const CPUS_MAX: usize = 8_192;
 
 /// A profile file without its sources.
 #[derive(Deserialize, Serialize)]
@@ -51,6 +50,8 @@ struct ProfileFile {
     preemptible_kernel: bool,
     sync_wakeups: bool,
     topology: TopologyFile,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    core_kinds: BTreeMap<String, CoreKind>,
     locks: Locks,
     memory: Memory,
     task_layout: TaskLayout,
@@ -58,22 +59,6 @@ struct ProfileFile {
     sched_ext: SchedExt,
     policy: Policy,
     interference: Interference,
-}
-
-/// Either the four numbers of a regular machine, or one `[core, llc, node]` for each CPU.
-#[derive(Deserialize, Serialize, Default)]
-#[serde(deny_unknown_fields)]
-struct TopologyFile {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    nodes: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    llcs_per_node: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cores_per_llc: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    threads_per_core: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cpus: Option<Vec<[u32; 3]>>,
 }
 
 /// A number to put into a profile, and where it is from.
@@ -173,12 +158,14 @@ impl Machine {
         let mut sections = String::new();
         for (key, value) in &table {
             match value {
-                toml::Value::Table(section) => {
-                    let _ = writeln!(sections, "\n[{key}]");
-                    for (field, value) in section {
-                        let field = format!("{key}.{field}");
-                        self.write_sourced(&mut sections, &field, value, changes);
+                toml::Value::Table(kinds) if key == "core_kinds" => {
+                    for (name, kind) in kinds {
+                        let kind = kind.as_table().expect("a kind of core is a table");
+                        self.write_section(&mut sections, &format!("{key}.{name}"), kind, changes);
                     }
+                }
+                toml::Value::Table(section) => {
+                    self.write_section(&mut sections, key, section, changes);
                 }
                 _ if UNSOURCED.contains(&key.as_str()) => {
                     let _ = writeln!(out, "{key} = {value}");
@@ -187,6 +174,19 @@ impl Machine {
             }
         }
         out + &sections
+    }
+
+    fn write_section(
+        &self,
+        out: &mut String,
+        name: &str,
+        section: &toml::Table,
+        changes: &[Change],
+    ) {
+        let _ = writeln!(out, "\n[{name}]");
+        for (field, value) in section {
+            self.write_sourced(out, &format!("{name}.{field}"), value, changes);
+        }
     }
 
     fn write_sourced(
@@ -220,7 +220,9 @@ fn parse(text: &str) -> Result<Machine, Fault> {
     let mut sourced = Vec::new();
     for (key, value) in root.get_mut().iter_mut() {
         if !UNSOURCED.contains(&key.get_ref().as_ref()) {
-            take_sources(key.get_ref(), value, true, &mut sourced)?;
+            // Each kind of core has a section of its own.
+            let levels = if key.get_ref() == "core_kinds" { 2 } else { 1 };
+            take_sources(key.get_ref(), value, levels, &mut sourced)?;
         }
     }
     let whole = root.span();
@@ -237,6 +239,7 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         tuning_candidates: file.tuning_candidates,
         topology: topology(&file.topology)
             .map_err(|message| Fault::new(span_of(&sourced, "topology", &whole), message))?,
+        core_kinds: file.core_kinds,
         locks: file.locks,
         memory: file.memory,
         task_layout: file.task_layout,
@@ -246,12 +249,17 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         interference: file.interference,
         provenance: sourced.iter().map(|one| one.provenance.clone()).collect(),
     };
-    if let Some((field, message)) = complaints(&machine).into_iter().next() {
+    let mut complaints = complaints(&machine)
+        .into_iter()
+        .map(|(field, message)| (field.to_owned(), message))
+        .chain(cores::complaint(&machine.core_kinds, &machine));
+    if let Some((field, message)) = complaints.next() {
         return Err(Fault::new(
-            span_of(&sourced, field, &whole),
+            span_of(&sourced, &field, &whole),
             format!("{field}: {message}"),
         ));
     }
+    drop(complaints);
     Ok(machine)
 }
 
@@ -266,11 +274,12 @@ fn span_of(sourced: &[Sourced], field: &str, whole: &Range<usize>) -> Range<usiz
         .map_or(whole.clone(), |one| one.span.clone())
 }
 
-/// Replaces every `{ value, source }` below `value` by the value, and notes the source.
+/// Replaces every `{ value, source }` below `value`, at most so many `levels` of tables deep, by the value, and notes the
+/// source.
 fn take_sources(
     path: &str,
     value: &mut Spanned<DeValue<'_>>,
-    outermost: bool,
+    levels: u32,
     sourced: &mut Vec<Sourced>,
 ) -> Result<(), Fault> {
     let span = value.span();
@@ -288,12 +297,12 @@ fn take_sources(
         .keys()
         .any(|key| matches!(key.get_ref().as_ref(), "value" | "source"));
     if !is_value {
-        if !outermost {
+        if levels == 0 {
             return Err(unsourced());
         }
         for (key, inner) in table.iter_mut() {
             let path = format!("{path}.{}", key.get_ref());
-            take_sources(&path, inner, false, sourced)?;
+            take_sources(&path, inner, levels - 1, sourced)?;
         }
         return Ok(());
     }
@@ -360,7 +369,7 @@ fn shown(path: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
         )),
         DeValue::Boolean(truth) => Ok(truth.to_string()),
         DeValue::String(word) => Ok(word.to_string()),
-        DeValue::Array(list) => Ok(format!("{} entries", list.len())),
+        DeValue::Array(list) => Ok(list_shown(list)),
         _ => Err(Fault::new(
             value.span(),
             format!("{path}: must be an integer, true, false or a word"),
@@ -368,39 +377,16 @@ fn shown(path: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
     }
 }
 
-fn topology(file: &TopologyFile) -> Result<Topology, String> {
-    let regular = [
-        file.nodes,
-        file.llcs_per_node,
-        file.cores_per_llc,
-        file.threads_per_core,
-    ];
-    match (&file.cpus, regular) {
-        (Some(cpus), [None, None, None, None]) => {
-            if cpus.is_empty() || cpus.len() > CPUS_MAX {
-                return Err(format!(
-                    "topology.cpus lists {} CPUs: must be 1 to {CPUS_MAX}",
-                    cpus.len()
-                ));
-            }
-            Topology::irregular(cpus)
-        }
-        (None, [Some(nodes), Some(llcs), Some(cores), Some(threads)]) => {
-            let product = [nodes, llcs, cores, threads]
-                .iter()
-                .try_fold(1usize, |product, &n| product.checked_mul(n as usize));
-            match product {
-                Some(1..=CPUS_MAX) => Ok(Topology::new(nodes, llcs, cores, threads)),
-                _ => Err(format!(
-                    "topology: {nodes} × {llcs} × {cores} × {threads} CPUs: must be 1 to {CPUS_MAX}"
-                )),
-            }
-        }
-        _ => Err(
-            "topology: give nodes, llcs_per_node, cores_per_llc and threads_per_core, \
-             or cpus = a list of [core, llc, node]"
-                .to_owned(),
-        ),
+/// A list as text: a short one of numbers whole.
+fn list_shown(list: &[Spanned<DeValue<'_>>]) -> String {
+    let number = |one: &Spanned<DeValue<'_>>| match one.get_ref() {
+        DeValue::Integer(number) => Some(number.as_str().replace('_', "")),
+        _ => None,
+    };
+    let numbers: Option<Vec<String>> = list.iter().map(number).collect();
+    match numbers {
+        Some(numbers) if numbers.len() <= 16 => format!("[{}]", numbers.join(", ")),
+        _ => format!("{} entries", list.len()),
     }
 }
 
@@ -499,6 +485,16 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
         "interference.smt_share_pct",
         "must be 1 to 100",
     );
+    rule(
+        interference.beyond_llc_pct.is_none() || !machine.topology.llc_bytes.is_empty(),
+        "interference.beyond_llc_pct",
+        "needs topology.llc_bytes, the sizes of the last-level caches",
+    );
+    rule(
+        interference.beyond_llc_pct.is_none_or(|pct| pct <= 10_000),
+        "interference.beyond_llc_pct",
+        "must be at most 10000",
+    );
     let refills = [
         (
             interference.refill_llc_ns_per_kb,
@@ -544,6 +540,7 @@ impl From<&Machine> for ProfileFile {
             preemptible_kernel: machine.preemptible_kernel,
             sync_wakeups: machine.sync_wakeups,
             topology: TopologyFile::from(&machine.topology),
+            core_kinds: machine.core_kinds,
             locks: machine.locks,
             memory: machine.memory,
             task_layout: machine.task_layout,
@@ -551,24 +548,6 @@ impl From<&Machine> for ProfileFile {
             sched_ext: machine.sched_ext,
             policy: machine.policy,
             interference: machine.interference,
-        }
-    }
-}
-
-impl From<&Topology> for TopologyFile {
-    fn from(topology: &Topology) -> Self {
-        match topology.regular() {
-            Some([nodes, llcs, cores, threads]) => TopologyFile {
-                nodes: Some(nodes),
-                llcs_per_node: Some(llcs),
-                cores_per_llc: Some(cores),
-                threads_per_core: Some(threads),
-                cpus: None,
-            },
-            None => TopologyFile {
-                cpus: Some(topology.triples()),
-                ..TopologyFile::default()
-            },
         }
     }
 }

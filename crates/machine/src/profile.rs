@@ -5,6 +5,8 @@
 //! it and travels with the machine ([`Machine::provenance`]). Reading and writing profile files
 //! is in [`crate::file`].
 
+use std::collections::BTreeMap;
+
 use schedlab_trace::{counted, nearest_of};
 
 use crate::{Layout, Provenance, Topology};
@@ -190,8 +192,14 @@ pub struct Policy {
 #[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interference {
-    /// Throughput of one hardware thread, in percent, while its SMT sibling runs too (100 = no SMT effect).
+    /// Throughput of one hardware thread, in percent, while other threads of its core run too (100 = no SMT effect).
+    /// A kind of core may say it for each number of threads ([`CoreKind::smt_shares_pct`]).
     pub smt_share_pct: u32,
+    /// How much longer a computation takes, in percent, if nothing of its working set fits into the last-level cache;
+    /// of what fits in part, for the part that does not ([`Machine::overflow`]). None: nothing is slower. Needs
+    /// `topology.llc_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beyond_llc_pct: Option<u32>,
     /// Refill of one KB of working set after a migration within the LLC …
     pub refill_llc_ns_per_kb: u64,
     /// … within the node …
@@ -199,6 +207,32 @@ pub struct Interference {
     /// … to another node.
     pub refill_remote_ns_per_kb: u64,
 }
+
+/// What some cores have in common and others have not: performance and efficiency cores, clusters of a phone.
+#[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreKind {
+    /// The cores of this kind by their numbers in the topology, as a list (`0-3,8`).
+    pub cores: String,
+    /// How much a core does in a time, of 1,024 for the fastest of the machine (`arch_scale_cpu_capacity()`).
+    ///
+    /// Model: it scales what tasks do in user mode and in system calls. Interrupts and the scheduler's own paths take
+    /// what `paths` says on every core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<u32>,
+    /// Size of the last private cache in bytes, for working sets; none: `memory.cache_bytes`.
+    ///
+    /// Model: the lines that scheduling touches are cached as `memory` says on every core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
+    /// Throughput of one hardware thread, in percent of a thread that has the core alone, while 2, 3, 4 … threads of
+    /// the core run; more threads than there are numbers have the last one. None: `interference.smt_share_pct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub smt_shares_pct: Option<Vec<u32>>,
+}
+
+/// Capacity of the fastest core (`SCHED_CAPACITY_SCALE`).
+pub const CAPACITY_SCALE: u32 = 1_024;
 
 /// A machine: topology and costs.
 #[derive(Clone, PartialEq, Debug)]
@@ -225,6 +259,8 @@ pub struct Machine {
     pub tuning_candidates: Vec<String>,
     /// The CPUs.
     pub topology: Topology,
+    /// Kinds of core by name; empty: all cores are alike.
+    pub core_kinds: BTreeMap<String, CoreKind>,
     /// Locks.
     pub locks: Locks,
     /// Caches and memory.

@@ -17,19 +17,22 @@ pub enum SourceKind {
     Derived,
     /// Found by fitting the model to the rows in `calibrated_on`.
     Tuned,
+    /// The number of another profile, with that one's source: this machine was not looked at.
+    Copied,
     /// No source; a plausible order of magnitude.
     Guess,
 }
 
 impl SourceKind {
     /// All kinds with the word that a source text begins with.
-    pub const WORDS: [(SourceKind, &'static str); 7] = [
+    pub const WORDS: [(SourceKind, &'static str); 8] = [
         (SourceKind::Measured, "measured"),
         (SourceKind::Published, "published"),
         (SourceKind::DataSheet, "data sheet"),
         (SourceKind::Kernel, "kernel"),
         (SourceKind::Derived, "derived"),
         (SourceKind::Tuned, "tuned"),
+        (SourceKind::Copied, "copied"),
         (SourceKind::Guess, "guess"),
     ];
 
@@ -92,7 +95,18 @@ mod tests {
             SourceKind::of("data sheet: Intel 245085"),
             Some(SourceKind::DataSheet)
         );
-        for nonsense in ["", "measured", "measured: ", "somewhere: x", "Guess"] {
+        assert_eq!(
+            SourceKind::of("copied: from laptop (guess)"),
+            Some(SourceKind::Copied)
+        );
+        for nonsense in [
+            "",
+            "measured",
+            "copied",
+            "measured: ",
+            "somewhere: x",
+            "Guess",
+        ] {
             assert_eq!(SourceKind::of(nonsense), None, "{nonsense:?}");
         }
     }

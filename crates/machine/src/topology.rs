@@ -13,28 +13,61 @@ pub struct Cpu {
     pub node: u32,
 }
 
-/// The CPUs of a machine, numbered as Linux does on such machines: first one hardware thread of
-/// every core, then the second ones.
+/// How a regular machine numbers its CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Numbering {
+    /// First one hardware thread of every core, then the second ones (most x86 machines).
+    #[default]
+    ThreadsLast,
+    /// All hardware threads of a core, then those of the next one (POWER).
+    CoreByCore,
+}
+
+/// Distance of a node to itself in the firmware's table (`LOCAL_DISTANCE`, ACPI's SLIT).
+pub const LOCAL_DISTANCE: u32 = 10;
+
+/// The CPUs of a machine, and what is known of its caches and nodes as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
     cpus: Vec<Cpu>,
+    /// Of each pair of nodes, [`LOCAL_DISTANCE`] being that of a node to itself; none: all are equally far.
+    pub(crate) distances: Vec<Vec<u32>>,
+    /// The nodes that have no memory of their own.
+    pub(crate) nodes_without_memory: Vec<u32>,
+    /// Bytes of each last-level cache, or one number for all of them; none: unknown.
+    pub(crate) llc_bytes: Vec<u64>,
 }
 
 impl Topology {
-    /// `nodes` NUMA nodes with `llcs` last-level caches each, `cores` cores a cache and `threads` hardware threads a core.
-    pub fn new(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Self {
-        let mut cpus = Vec::new();
-        for _thread in 0..threads {
-            for core in 0..nodes * llcs * cores {
-                let llc = core / cores;
-                cpus.push(Cpu {
-                    core,
-                    llc,
-                    node: llc / llcs,
-                });
-            }
+    fn of(cpus: Vec<Cpu>) -> Self {
+        Topology {
+            cpus,
+            distances: Vec::new(),
+            nodes_without_memory: Vec::new(),
+            llc_bytes: Vec::new(),
         }
-        Topology { cpus }
+    }
+
+    /// `nodes` NUMA nodes with `llcs` last-level caches each, `cores` cores a cache and `threads` hardware threads a core,
+    /// numbered as most x86 machines are.
+    pub fn new(nodes: u32, llcs: u32, cores: u32, threads: u32) -> Self {
+        Topology::numbered([nodes, llcs, cores, threads], Numbering::ThreadsLast)
+    }
+
+    /// The same, of `[nodes, llcs a node, cores an llc, threads a core]`, with another numbering.
+    pub fn numbered([nodes, llcs, cores, threads]: [u32; 4], numbering: Numbering) -> Self {
+        let nr_cores = nodes * llcs * cores;
+        let at = |core: u32| Cpu {
+            core,
+            llc: core / cores,
+            node: core / cores / llcs,
+        };
+        let cpus = 0..nr_cores * threads;
+        Topology::of(match numbering {
+            Numbering::ThreadsLast => cpus.map(|cpu| at(cpu % nr_cores)).collect(),
+            Numbering::CoreByCore => cpus.map(|cpu| at(cpu / threads)).collect(),
+        })
     }
 
     /// One `[core, llc, node]` for each CPU, for machines that are not regular.
@@ -61,20 +94,24 @@ impl Topology {
                 }
             }
         }
-        Ok(Topology { cpus })
+        Ok(Topology::of(cpus))
     }
 
-    /// `[nodes, llcs a node, cores an llc, threads a core]` if [`Topology::new`] makes this topology of it.
-    pub fn regular(&self) -> Option<[u32; 4]> {
-        let (nodes, llcs, cores) = (self.nr_nodes(), self.nr_llcs(), self.nr_cores());
+    /// `[nodes, llcs a node, cores an llc, threads a core]` and the numbering, if [`Topology::numbered`] makes these CPUs
+    /// of them.
+    pub fn regular(&self) -> Option<([u32; 4], Numbering)> {
+        let (llcs, cores) = (self.nr_llcs(), self.nr_cores());
+        let nodes = self.nr_nodes_with_cpus();
         let shape = [
             nodes,
             llcs / nodes,
             cores / llcs,
             self.nr_cpus() as u32 / cores,
         ];
-        let [nodes, llcs, cores, threads] = shape;
-        (Topology::new(nodes, llcs, cores, threads) == *self).then_some(shape)
+        let numberings = [Numbering::ThreadsLast, Numbering::CoreByCore];
+        let makes = |&numbering: &Numbering| Topology::numbered(shape, numbering).cpus == self.cpus;
+        let found = numberings.into_iter().find(makes)?;
+        Some((shape, found))
     }
 
     /// `[core, llc, node]` of each CPU.
@@ -93,15 +130,62 @@ impl Topology {
         1 + self.cpus.iter().map(|cpu| cpu.llc).max().unwrap_or(0)
     }
 
-    /// One above the highest node number.
-    pub fn nr_nodes(&self) -> u32 {
+    /// One above the highest number of a node with a CPU.
+    pub fn nr_nodes_with_cpus(&self) -> u32 {
         1 + self.cpus.iter().map(|cpu| cpu.node).max().unwrap_or(0)
+    }
+
+    /// Returns one above the highest node number, nodes without CPUs included (`nr_node_ids`).
+    pub fn nr_nodes(&self) -> u32 {
+        self.nr_nodes_with_cpus().max(self.distances.len() as u32)
     }
 
     /// Returns the first `n` CPUs, as the kernel's `maxcpus=` leaves them.
     pub fn limited(&self, n: usize) -> Self {
         Topology {
             cpus: self.cpus[..n].to_vec(),
+            ..self.clone()
+        }
+    }
+
+    /// How far `b` is from `a`, of [`LOCAL_DISTANCE`] for a node itself (`node_distance()`). Twice that where the machine
+    /// does not say, as the kernel assumes (`REMOTE_DISTANCE`).
+    pub fn distance(&self, a: u32, b: u32) -> u32 {
+        let known = self.distances.get(a as usize);
+        match known.and_then(|row| row.get(b as usize)) {
+            Some(&distance) => distance,
+            None if a == b => LOCAL_DISTANCE,
+            None => 2 * LOCAL_DISTANCE,
+        }
+    }
+
+    /// The least distance between two nodes.
+    pub fn distance_min(&self) -> u32 {
+        let rows = self.distances.iter().enumerate();
+        let others = rows.flat_map(|(a, row)| {
+            let row = row.iter().enumerate();
+            row.filter(move |&(b, _)| a != b).map(|(_, &far)| far)
+        });
+        others.min().unwrap_or(2 * LOCAL_DISTANCE)
+    }
+
+    /// Whether `node` has memory.
+    pub fn has_memory(&self, node: u32) -> bool {
+        !self.nodes_without_memory.contains(&node)
+    }
+
+    /// The nearest node to `node` that has memory: itself, or where that has none another one; the lowest of equals.
+    pub fn memory_of(&self, node: u32) -> u32 {
+        let with_memory = (0..self.nr_nodes()).filter(|&other| self.has_memory(other));
+        let nearest = with_memory.min_by_key(|&other| (other != node, self.distance(node, other)));
+        nearest.unwrap_or(node)
+    }
+
+    /// Bytes of a last-level cache; none if the profile does not say.
+    pub fn llc_bytes(&self, llc: u32) -> Option<u64> {
+        match self.llc_bytes[..] {
+            [all] => Some(all),
+            ref each => each.get(llc as usize).copied(),
         }
     }
 
@@ -180,8 +264,13 @@ mod tests {
     fn regular_shapes_are_recognised() {
         for shape in [[1, 1, 1, 1], [2, 1, 6, 2], [1, 8, 1, 1], [2, 12, 8, 2]] {
             let [a, b, c, d] = shape;
-            assert_eq!(Topology::new(a, b, c, d).regular(), Some(shape));
+            let all = (shape, Numbering::ThreadsLast);
+            assert_eq!(Topology::new(a, b, c, d).regular(), Some(all));
         }
+        let power = Topology::numbered([2, 1, 3, 4], Numbering::CoreByCore);
+        assert_eq!(power.regular(), Some(([2, 1, 3, 4], Numbering::CoreByCore)));
+        assert_eq!(power.smt(CpuId(5)).to_string(), "4-7");
+        assert_eq!(power.node(CpuId(12)).to_string(), "12-23");
         let hybrid = [[0, 0, 0], [0, 0, 0], [1, 0, 0]];
         let topology = Topology::irregular(&hybrid).unwrap();
         assert_eq!(topology.regular(), None);
@@ -193,5 +282,34 @@ mod tests {
         assert!(Topology::irregular(&[[0, 0, 0], [0, 1, 0]]).is_err());
         assert!(Topology::irregular(&[[0, 0, 0], [1, 0, 1]]).is_err());
         assert!(Topology::irregular(&[[7, 0, 0]]).is_err());
+    }
+
+    #[test]
+    fn nodes_differ_in_distance_and_memory() {
+        // Two nodes with CPUs, the second without memory, and a third with memory alone.
+        let mut topology = Topology::new(2, 1, 1, 1);
+        assert_eq!(topology.distance(0, 1), 20);
+        assert_eq!((topology.distance(1, 1), topology.distance_min()), (10, 20));
+        assert_eq!(topology.memory_of(1), 1);
+        topology.distances = vec![vec![10, 16, 28], vec![16, 10, 12], vec![28, 12, 10]];
+        topology.nodes_without_memory = vec![1];
+        assert_eq!(topology.nr_nodes(), 3);
+        assert_eq!(
+            topology.regular(),
+            Some(([2, 1, 1, 1], Numbering::ThreadsLast))
+        );
+        assert_eq!((topology.distance(0, 2), topology.distance_min()), (28, 12));
+        assert_eq!([0, 1, 2].map(|node| topology.memory_of(node)), [0, 2, 2]);
+    }
+
+    #[test]
+    fn caches_have_one_size_or_each_its_own() {
+        let mut topology = Topology::new(1, 2, 1, 1);
+        assert_eq!(topology.llc_bytes(1), None);
+        topology.llc_bytes = vec![1 << 20];
+        assert_eq!(topology.llc_bytes(1), Some(1 << 20));
+        topology.llc_bytes = vec![3 << 20, 1 << 20];
+        assert_eq!(topology.llc_bytes(1), Some(1 << 20));
+        assert_eq!(topology.limited(1).llc_bytes(0), Some(3 << 20));
     }
 }

@@ -14,7 +14,8 @@ Read this page to choose a machine for a simulation, or to check the source of o
 with their sources.
 
 A machine is a file in `machines/` (or one of your own: `-m path/to/file.toml`). A new file there is a new profile with
-nothing else to edit. `schedlab calibrate` writes a profile of the machine that it runs on.
+nothing else to edit. `schedlab calibrate` writes a profile of the machine that it runs on, and `schedlab calibrate --from` one of
+another machine ([below](#describe-your-own-machine)).
 
 Every number stands beside its source, `field = { value = …, source = \"…\" }`, and a number without one does not load.
 A source begins with one of these words:
@@ -27,16 +28,97 @@ A source begins with one of these words:
 | `kernel` | in the source code or documentation of the kernel that is modelled |
 | `derived` | computed from other sourced numbers |
 | `tuned` | found by fitting the model to the rows in `calibrated_on` |
+| `copied` | taken from the named profile of another machine, with the source that it has there |
 | `guess` | nobody knows; a plausible order of magnitude |
 
 A profile whose `calibrated_on` is empty was fitted to no published result: it is made of data sheets and guesses.
 `tuning_candidates` are the only fields that fitting may change. The meaning of each field is documented at its declaration in
 `crates/machine/src/profile.rs`.
 
-With `-c N` a run has the first N CPUs, as `maxcpus=N` would leave them: numbers run through one hardware thread of every core,
-cache by cache and node by node, and only then through the second threads.
+With `-c N` a run has the first N CPUs, as `maxcpus=N` would leave them. On a regular machine numbers run through one hardware thread
+of every core, cache by cache and node by node, and only then through the second threads, unless the profile says otherwise.
 
 This file is generated from the profiles; a test compares the two.
+
+## Describe your own machine
+
+Begin with a file that the machine itself writes. On that machine, run one of these commands:
+
+| command | tells |
+|---|---|
+| `lstopo --of xml mine.xml` (hwloc) | cores, caches with their sizes, nodes, distances, nodes without memory, capacities |
+| `cp -r /sys/devices/system/cpu /sys/devices/system/node mine` | the same, as the kernel has it |
+| `lscpu -p >mine.csv` | cores, caches and nodes, without sizes and distances |
+
+Then write the profile, read its head, and run something on it:
+
+```
+schedlab calibrate --from mine.xml -o mine.toml
+schedlab sim cpu -m mine.toml
+```
+
+Costs cannot be told from afar. They are copied from the nearest built-in profile: of the profiles of kernels with sched_ext the one
+whose numbers of CPUs, hardware threads a core, last-level caches and nodes are the fewest doublings away, where cores that differ
+among each other count as two doublings. The head of the file names that profile, and each copied number says `copied: from …`.
+`schedlab calibrate`, run on the machine itself, measures the costs instead.
+
+### Write the topology
+
+A regular machine is four numbers, all of the same kind: `nodes`, `llcs_per_node`, `cores_per_llc` and `threads_per_core`.
+`numbering = \"core-by-core\"` numbers all hardware threads of a core side by side, as POWER does; without it, second threads come last.
+
+Any other machine is a list, `topology.cpus`, with one `[core, llc, node]` for each CPU: the numbers of its core, its last-level cache
+and its node, each counted from 0 over the whole machine. CPUs with the same core number are hardware threads of one core. The place
+in the list is the number of the CPU, so any numbering can be written. A core lies in one cache, and a cache in one node.
+
+These fields may be added to `[topology]`:
+
+| field | meaning |
+|---|---|
+| `llc_bytes` | size of the last-level caches: one number for all, or one for each |
+| `distances` | a row for each node, as `numactl --hardware` shows them: 10 to itself, more to others; more rows than nodes with CPUs are nodes of memory alone |
+| `nodes_without_memory` | the nodes whose CPUs have all their memory in another one |
+
+`llc_bytes` decides how much of a task's working set comes again when the task moves to another last-level cache: as much as that
+cache holds. With `interference.beyond_llc_pct`, a task whose working set does not fit into the cache is slower by that percentage, for
+the part that does not fit. `distances` scale what comes again from other nodes, the profile's number being that of the nearest two;
+they are the order in which sched_ext looks for idle CPUs by node. The lines that the scheduler itself touches cost the same between
+all nodes.
+
+### Write the kinds of core
+
+Where cores differ, each kind has a section `[core_kinds.NAME]`:
+
+| field | meaning |
+|---|---|
+| `cores` | the cores of this kind by the numbers in the topology, as `\"0-3,8\"`; each core must be of one kind |
+| `capacity` | how much a core does in a time, of 1024 for the fastest one; Linux shows it as `cpu_capacity` in sysfs |
+| `cache_bytes` | size of its last private cache, for working sets |
+| `smt_shares_pct` | throughput of one hardware thread, in per cent, while 2, 3, 4 … threads of the core run |
+
+A field that is left out is that of the machine: capacity 1024, `memory.cache_bytes`, `interference.smt_share_pct`. Tasks run at the
+capacity of their core, in system calls too; interrupts and the scheduler's own paths take what `paths` says on every core. Policies
+get the capacity from `scx_bpf_cpuperf_cap()`, and `-s kernel` places tasks by it. Frequencies are fixed.
+
+### An example
+
+A machine with two fast cores of two hardware threads, which share 8 MB of cache, and two slow ones with 2 MB:
+
+```toml
+[topology]
+cpus = { value = [[0, 0, 0], [0, 0, 0], [1, 0, 0], [1, 0, 0], [2, 1, 0], [3, 1, 0]], source = \"measured: lscpu -p\" }
+llc_bytes = { value = [8_388_608, 2_097_152], source = \"measured: lscpu\" }
+
+[core_kinds.fast]
+cores = { value = \"0-1\", source = \"measured: lscpu -p\" }
+smt_shares_pct = { value = [62], source = \"measured: sysbench cpu, one thread and two on a core\" }
+
+[core_kinds.slow]
+cores = { value = \"2-3\", source = \"measured: lscpu -p\" }
+capacity = { value = 540, source = \"measured: /sys/devices/system/cpu/cpu4/cpu_capacity\" }
+```
+
+The other sections are those of any profile: take a built-in one from `machines/` and replace its `[topology]`.
 
 ## Profiles
 
@@ -47,10 +129,10 @@ fn render() -> String {
         .map(|name| Machine::builtin(name).unwrap_or_else(|error| panic!("{error}")))
         .collect();
     let mut out = String::from(HEAD);
-    out.push_str("| profile | CPUs | what it is | numbers | guesses | calibrated on |\n|---|---|---|---|---|---|\n");
+    out.push_str("| profile | CPUs | what it is | numbers | copied | guesses | calibrated on |\n|---|---|---|---|---|---|---|\n");
     for machine in &machines {
         let all = machine.provenance();
-        let guesses = all.iter().filter(|one| one.kind == SourceKind::Guess);
+        let of_kind = |kind| all.iter().filter(|one| one.kind == kind).count();
         let rows = match machine.calibrated_on.as_slice() {
             [] => "nothing".to_owned(),
             rows => rows
@@ -61,12 +143,13 @@ fn render() -> String {
         };
         let _ = writeln!(
             out,
-            "| [`{0}`](#{0}) | {1} | {2} | {3} | {4} | {rows} |",
+            "| [`{0}`](#{0}) | {1} | {2} | {3} | {4} | {5} | {rows} |",
             machine.name,
             machine.topology.nr_cpus(),
             machine.summary,
             all.len(),
-            guesses.count(),
+            of_kind(SourceKind::Copied),
+            of_kind(SourceKind::Guess),
         );
     }
     for machine in &machines {
@@ -99,4 +182,20 @@ fn the_document_is_up_to_date() {
         written == rendered,
         "docs/machines.md differs from the profiles: SCHEDLAB_BLESS=1 cargo test -p schedlab-machine --test docs"
     );
+}
+
+/// The example of the page is a profile.
+#[test]
+fn the_example_loads() {
+    let example = HEAD.split("```toml\n").nth(1).unwrap();
+    let example = example.split("```").next().unwrap();
+    let text = Machine::builtin("laptop").unwrap().to_toml();
+    let start = text.find("[topology]").unwrap();
+    let end = start + text[start..].find("\n\n").unwrap();
+    let text = format!("{}{example}{}", &text[..start], &text[end..]);
+    let machine = Machine::from_toml("example", &text).unwrap_or_else(|error| panic!("{error}"));
+    let traits = machine.core_traits();
+    let capacities: Vec<u32> = traits.iter().map(|one| one.capacity).collect();
+    assert_eq!(capacities, [1_024, 1_024, 1_024, 1_024, 540, 540]);
+    assert_eq!((traits[1].share_pct(1), traits[5].share_pct(0)), (62, 100));
 }

@@ -266,6 +266,11 @@ pub const ENTRIES: &[Entry] = &[
         "look-ups of a task by the policy that found none",
     ),
     entry(
+        "policy.cpuperf_requests",
+        "",
+        "calls of scx_bpf_cpuperf_set(), without effect: the simulator's frequencies are fixed. Only of policies that call it",
+    ),
+    entry(
         "policy.pinned_local",
         "",
         "tasks that the kernel put into their CPU's local queue past the policy: migration-disabled or exiting",

@@ -257,6 +257,7 @@ pub(crate) struct Ended {
     pub(crate) cache: CacheModel,
     pub(crate) unfinished: Vec<TaskId>,
     pub(crate) to_come: u32,
+    pub(crate) cpuperf_requests: u64,
 }
 
 /// Finds a scheduler, without loading it; `None` is the virtual kernel's own.
@@ -409,6 +410,7 @@ fn run<P: Policy, R: Recorder>(
         cache,
         unfinished,
         to_come,
+        cpuperf_requests,
         policy,
         recorder,
         ..
@@ -432,6 +434,7 @@ fn run<P: Policy, R: Recorder>(
         cache,
         unfinished,
         to_come,
+        cpuperf_requests,
     };
     Ok((ended, policy, recorder))
 }

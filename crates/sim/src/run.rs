@@ -240,6 +240,10 @@ fn measure(result: &mut RunResult, about: &About, end: &mut Ended, metrics: &Met
         let sum = |of: fn(&Probes) -> u64| end.probes.iter().map(of).sum();
         measures.int("policy.failed_lookups", sum(|probes| probes.failed_lookups));
         measures.int("policy.pinned_local", sum(|probes| probes.pinned_local));
+        // Only of those that ask: the simulator does not do what they ask for.
+        if end.cpuperf_requests > 0 {
+            measures.int("policy.cpuperf_requests", end.cpuperf_requests);
+        }
         cache_measures(&end.cache, measures);
     }
     measures.counters(end.counters.values(), end.counters.measures());

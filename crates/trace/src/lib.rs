@@ -13,7 +13,7 @@ pub mod scheduler;
 pub mod time;
 pub mod words;
 
-pub use cpuset::CpuSet;
+pub use cpuset::{CpuListError, CpuSet};
 pub use event::{
     CpuMode, DEADLINE_PRIORITY, Event, Listener, LockClass, LockPath, MigrationReach, PrevState,
     Recorder, TaskMeta,

@@ -66,6 +66,9 @@ struct lab_host {
 	s32 (*cpu_node)(struct lab_host *h, s32 cpu);
 	/* which core (0), last-level cache (1), node (2) a CPU is in */
 	u32 (*cpu_place)(struct lab_host *h, s32 cpu, u32 level);
+	u32 (*cpuperf_cap)(struct lab_host *h, s32 cpu);
+	u32 (*cpuperf_cur)(struct lab_host *h, s32 cpu);
+	void (*cpuperf_set)(struct lab_host *h, s32 cpu, u32 perf);
 	u32 (*smp_processor_id)(struct lab_host *h);
 	struct bpf_cpumask *(*cpumask_create)(struct lab_host *h);
 	void (*cpumask_acquire)(struct lab_host *h, struct bpf_cpumask *mask);

@@ -100,6 +100,9 @@ LAB_INLINE s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpum
 #define scx_bpf_nr_cpu_ids()		lab_host->nr_cpu_ids(lab_host)
 #define scx_bpf_nr_node_ids()		lab_host->nr_node_ids(lab_host)
 #define scx_bpf_cpu_node(cpu)		lab_host->cpu_node(lab_host, (cpu))
+#define scx_bpf_cpuperf_cap(cpu)	lab_host->cpuperf_cap(lab_host, (cpu))
+#define scx_bpf_cpuperf_cur(cpu)	lab_host->cpuperf_cur(lab_host, (cpu))
+#define scx_bpf_cpuperf_set(cpu, perf)	lab_host->cpuperf_set(lab_host, (cpu), (perf))
 #define scx_bpf_now()			lab_host->now(lab_host)
 
 /* Tasks */
@@ -158,9 +161,6 @@ struct scx_event_stats;
 struct scx_cid_topo;
 struct cgroup_subsys_state;
 
-LAB_MISSING(u32, scx_bpf_cpuperf_cap, 0, s32 cpu)
-LAB_MISSING(u32, scx_bpf_cpuperf_cur, 0, s32 cpu)
-LAB_MISSING_VOID(scx_bpf_cpuperf_set, s32 cpu, u32 perf)
 LAB_MISSING(struct rq *, scx_bpf_locked_rq, NULL, void)
 LAB_MISSING_VOID(scx_bpf_events, struct scx_event_stats *events, size_t size)
 LAB_MISSING(s32, scx_bpf_cpu_to_cid, 0, s32 cpu)

@@ -1,5 +1,6 @@
 //! CPUs, idle tracking (kernel/sched/ext/idle.c) and CPU masks (kernel/bpf/cpumask.c).
 
+use schedlab_machine::CAPACITY_SCALE;
 use schedlab_trace::CpuId;
 
 use crate::host::{Context, IdleMask};
@@ -152,6 +153,39 @@ pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
     // As the kernel: ext.c, ops_cpu_valid().
     context.ask(|kernel| kernel.violation(format!("invalid CPU {cpu}")));
     -1
+}
+
+/// `scx_bpf_cpuperf_cap()`: the capacity of the CPU, of 1,024 for the fastest of the machine.
+pub extern "C" fn cpuperf_cap(context: Context, cpu: i32) -> u32 {
+    context.charge_kfunc();
+    let capacity = context.with(|host| {
+        let cpu = usize::try_from(cpu).ok()?;
+        host.capacities.get(cpu).copied()
+    });
+    capacity.unwrap_or_else(|| no_such_cpu(context, cpu))
+}
+
+/// `scx_bpf_cpuperf_cur()`: the frequency of the CPU, of 1,024 for its highest. It is fixed there.
+pub extern "C" fn cpuperf_cur(context: Context, cpu: i32) -> u32 {
+    context.charge_kfunc();
+    let nr_cpus = context.with(|host| host.nr_cpus);
+    if !usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
+        return no_such_cpu(context, cpu);
+    }
+    CAPACITY_SCALE
+}
+
+/// As the kernel answers for a CPU that there is not: ext.c, scx_cpu_valid() and SCX_CPUPERF_ONE.
+#[cold]
+fn no_such_cpu(context: Context, cpu: i32) -> u32 {
+    context.ask(|kernel| kernel.violation(format!("invalid CPU {cpu}")));
+    CAPACITY_SCALE
+}
+
+/// `scx_bpf_cpuperf_set()`. Model: the frequency stays as it is; the call is checked and counted.
+pub extern "C" fn cpuperf_set(context: Context, cpu: i32, perf: u32) {
+    context.charge_kfunc();
+    context.ask(|kernel| kernel.cpuperf_set(cpu, perf));
 }
 
 /// Which core (0), last-level cache (1) or node (2) a CPU is in; of `include/lab/topology.h`, which

@@ -1,4 +1,4 @@
-//! `calibrate`: a machine profile of the machine that it runs on.
+//! `calibrate`: a machine profile of the machine that it runs on, or of another one.
 
 use std::io::Write as _;
 
@@ -9,16 +9,25 @@ use super::Status;
 use crate::args::CalibrateArgs;
 use crate::output::{Output, cannot_write, is_stdout, print, width};
 
-pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
-    let begin = |path| Output::create(path).map(|file| (path, file));
-    let output = args.output.as_deref().filter(|path| !is_stdout(path));
-    let file = output.map(begin).transpose()?;
+/// Measures this machine, which takes some seconds.
+fn measure() -> schedlab_calibrate::Report {
     let spinner = indicatif::ProgressBar::new_spinner();
     let report = schedlab_calibrate::calibrate(|what| {
         spinner.set_message(format!("measuring {what}"));
         spinner.tick();
     });
     spinner.finish_and_clear();
+    report
+}
+
+pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
+    // Before the file is touched: the description may be wrong.
+    let described = args.from.as_deref().map(schedlab_calibrate::from::from);
+    let described = described.transpose()?;
+    let begin = |path| Output::create(path).map(|file| (path, file));
+    let output = args.output.as_deref().filter(|path| !is_stdout(path));
+    let file = output.map(begin).transpose()?;
+    let report = described.unwrap_or_else(measure);
     let text = report.to_toml();
     match file {
         None => print(text)?,

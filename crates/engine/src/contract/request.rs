@@ -77,6 +77,8 @@ requests! {
     CreateDsq { dsq: DsqId, node: i32 } = create_dsq -> i64;
     /// `scx_bpf_destroy_dsq()`.
     DestroyDsq { dsq: DsqId } = destroy_dsq -> ();
+    /// `scx_bpf_cpuperf_set()`.
+    CpuperfSet { cpu: i32, perf: u32 } = cpuperf_set -> ();
     /// `scx_bpf_dsq_insert()`.
     DsqInsert { task: TaskId, dsq: DsqId, slice: u64, enq_flags: u64 } = dsq_insert -> bool;
     /// `scx_bpf_dsq_insert_vtime()`.

@@ -259,6 +259,8 @@ pub struct RunEnd<P, R> {
     pub unfinished: Vec<TaskId>,
     /// First tasks of the workload that its main thread had not created yet.
     pub to_come: u32,
+    /// Performance levels that the policy has asked for (`scx_bpf_cpuperf_set()`), without effect.
+    pub cpuperf_requests: u64,
     /// The policy.
     pub policy: P,
     /// The recorder.

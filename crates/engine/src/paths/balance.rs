@@ -57,7 +57,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `nohz_balancer_kick()` and `nohz_idle_balance()`, from the tick of `c`.
     pub(crate) fn nohz_idle_balance(&self, c: &Cpu) {
         let now = c.this.now.get();
-        if now < self.next_idle_balance.get() || self.nr_busy_near(c) < 2 {
+        if self.costs.is_asymmetric {
+            if !self.asym_balancer_kick(c) || now < self.next_idle_balance.get() {
+                return;
+            }
+        } else if now < self.next_idle_balance.get() || self.nr_busy_near(c) < 2 {
             return;
         }
         let (before, after) = self.cpus.split_at(c.id.index());
@@ -116,6 +120,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // sched_balance_find_src_rq()
         let fair = busiest.cpus.iter().map(|&cpu| self.cpu(cpu));
         let fair = fair.filter(|rq| rq.is_online() && self.nr_fair(rq) > 0);
+        let fair = fair.filter(|rq| !self.is_too_slow_for(idle, rq));
         let Some(src) = fair.max_by_key(|rq| (self.nr_fair(rq), std::cmp::Reverse(rq.id))) else {
             return true;
         };
@@ -234,7 +239,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The stopper of `src` is to move its running task to the idle CPU `dest` (`active_load_balance_cpu_stop()`).
     /// Returns whether it will.
-    fn push_running_task(&self, c: &Cpu, src: &Cpu, dest: CpuId) -> bool {
+    pub(crate) fn push_running_task(&self, c: &Cpu, src: &Cpu, dest: CpuId) -> bool {
         let mut pushes = false;
         self.rq_lock(c, src);
         if let Some(p) = self.running_fair(src)

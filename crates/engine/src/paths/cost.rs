@@ -4,24 +4,37 @@ use schedlab_trace::{CpuId, CpuMode, MigrationReach, Recorder};
 
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
-use crate::state::costs::wall_ns;
+use crate::state::costs::{FULL_SPEED, wall_ns};
 use crate::state::cpu::{Cpu, Wait};
 use crate::state::event_queue::CpuEvent;
 use crate::state::task::Task;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// How fast `c` runs a task, in percent.
+    /// How fast `c` runs `p`, of [`FULL_SPEED`]. In the kernel only the core's capacity counts.
     #[inline(always)]
-    pub(crate) fn user_speed_pct(&self, c: &Cpu) -> u32 {
-        let shared = c
-            .slowed_by
-            .iter()
-            .any(|&s| self.cpu(s).curr.get().is_some());
-        if shared {
-            self.costs.smt_share_pct
-        } else {
-            100
+    pub(crate) fn speed(&self, c: &Cpu, p: &Task, is_user: bool) -> u32 {
+        if c.is_plain {
+            return FULL_SPEED;
         }
+        self.own_speed(c, p, is_user)
+    }
+
+    #[inline(never)]
+    fn own_speed(&self, c: &Cpu, p: &Task, is_user: bool) -> u32 {
+        let traits = &self.costs.traits[c.id.index()];
+        if !is_user {
+            return traits.capacity * 100;
+        }
+        let running = |&&s: &&CpuId| self.cpu(s).curr.get().is_some();
+        let others = c.slowed_by.iter().filter(running).count();
+        let speed = traits.capacity * traits.share_pct(others);
+        if !self.costs.watches_llcs {
+            return speed;
+        }
+        let llc = self.machine.topology.cpu(c.id).llc;
+        let (more, of) = self.machine.overflow(p.working_set_bytes, llc);
+        // No more than `speed`, so it fits; a task that is slowed down without end goes on.
+        ((u128::from(speed) * of / (of + more)) as u32).max(1)
     }
 
     /// `c` has begun or ceased to run tasks: its siblings go on at another speed.
@@ -35,8 +48,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let p = self.task(task);
             s.this.now.set(s.this.now.get().max(c.this.now.get()));
             self.account_segment(s, p);
-            s.segment_pct.set(self.user_speed_pct(s));
-            let end = s.this.now.get() + wall_ns(p.left_ns.get(), s.segment_pct.get());
+            s.segment_speed.set(self.speed(s, p, true));
+            let end = s.this.now.get() + wall_ns(p.left_ns.get(), s.segment_speed.get());
             self.set_event(sibling, CpuEvent::Main, end);
         }
     }
@@ -44,14 +57,45 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Returns the cost of refilling the caches for a task that now runs on `to` and last ran on `from`.
     pub(crate) fn refill_ns(&self, p: &Task, from: CpuId, to: CpuId) -> u64 {
         let costs = &self.machine.interference;
-        let per_kb = match self.machine.topology.reach(from, to) {
-            MigrationReach::Smt => 0,
+        let topology = &self.machine.topology;
+        let reach = topology.reach(from, to);
+        let per_kb = match reach {
+            MigrationReach::Smt => return 0,
             MigrationReach::Llc => costs.refill_llc_ns_per_kb,
-            MigrationReach::Node => costs.refill_node_ns_per_kb,
-            MigrationReach::Remote => costs.refill_remote_ns_per_kb,
+            MigrationReach::Node => self.refill_from_memory_ns_per_kb(to),
+            MigrationReach::Remote => {
+                let [from, to] = [from, to].map(|cpu| topology.cpu(cpu).node);
+                self.remote_refill_ns_per_kb(from, to)
+            }
         };
-        // No more than the private cache holds has to come again.
-        let bytes = p.working_set_bytes.min(self.machine.memory.cache_bytes);
-        bytes * per_kb / 1_024
+        // No more than the caches that are new to it hold has to come again: the private one, and the last-level cache
+        // where the profile gives its size.
+        let own = self.costs.traits[to.index()].cache_bytes;
+        let holds = match reach {
+            MigrationReach::Smt | MigrationReach::Llc => own,
+            MigrationReach::Node | MigrationReach::Remote => {
+                let llc = topology.llc_bytes(topology.cpu(to).llc);
+                llc.unwrap_or(0).max(own)
+            }
+        };
+        p.working_set_bytes.min(holds) * per_kb / 1_024
+    }
+
+    /// What a KB of the memory of the node of `cpu` costs, which may be that of another node.
+    fn refill_from_memory_ns_per_kb(&self, cpu: CpuId) -> u64 {
+        let topology = &self.machine.topology;
+        let node = topology.cpu(cpu).node;
+        match topology.memory_of(node) {
+            memory if memory == node => self.machine.interference.refill_node_ns_per_kb,
+            memory => self.remote_refill_ns_per_kb(memory, node),
+        }
+    }
+
+    /// What a KB costs between two nodes: the profile's number is that of the nearest ones, and the others take longer as
+    /// they are farther by the firmware's table, which compares latencies (ACPI, System Locality Information Table).
+    fn remote_refill_ns_per_kb(&self, from: u32, to: u32) -> u64 {
+        let topology = &self.machine.topology;
+        let ns = self.machine.interference.refill_remote_ns_per_kb;
+        ns * u64::from(topology.distance(from, to)) / u64::from(topology.distance_min())
     }
 }

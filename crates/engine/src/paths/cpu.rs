@@ -5,7 +5,7 @@ use schedlab_trace::{CpuMode, Event, LockPath, Recorder};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
-use crate::state::costs::wall_ns;
+use crate::state::costs::{FULL_SPEED, scaled, wall_ns};
 use crate::state::cpu::{Cpu, Wait, irq};
 use crate::state::event_queue::CpuEvent;
 use crate::state::task::{Class, Exec, Task, TaskState};
@@ -117,9 +117,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if left > 0 {
             let start = c.this.now.get();
             c.segment_start.set(start);
-            let pct = if is_user { self.user_speed_pct(c) } else { 100 };
-            c.segment_pct.set(pct);
-            let end = start + wall_ns(left, pct);
+            let speed = self.speed(c, p, is_user);
+            c.segment_speed.set(speed);
+            let end = start + wall_ns(left, speed);
             let undisturbed = self.is_before_all(c, end);
             if undisturbed {
                 // Nothing happens anywhere meanwhile, so nothing can come in between.
@@ -301,9 +301,9 @@ fn segment_elapsed(c: &Cpu) -> u64 {
 /// Takes `elapsed` ns of the segment under way off the task's `left_ns`. The segment begins anew.
 #[inline(always)]
 fn shorten_segment(c: &Cpu, p: &Task, elapsed: u64) {
-    let done = match c.segment_pct.get() {
-        100 => elapsed,
-        pct => elapsed * u64::from(pct) / 100,
+    let done = match c.segment_speed.get() {
+        FULL_SPEED => elapsed,
+        speed => scaled(elapsed, speed, FULL_SPEED, false),
     };
     p.left_ns.set(p.left_ns.get().saturating_sub(done));
     c.segment_start.set(c.this.now.get());

@@ -101,6 +101,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The same within schedule(), which makes a mark void. Returns whether other tasks are to be considered.
     fn charge_fair(&self, c: &Cpu, p: &Task) -> bool {
+        self.update_utilisation(c, p, true);
         let ran = self.update_curr_common(c, p);
         let entity = &p.fair;
         entity.last_ran.set(c.this.now.get());
@@ -175,6 +176,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         rq.nr_running.set(rq.nr_running.get() + 1);
         let initial = flags & enq::INITIAL != 0 || !p.fair.started.get();
+        if initial {
+            self.begin_utilisation(c, rq, p);
+        }
         // Its own entry must not count where it is placed.
         p.on_rq.set(OnRq::Migrating);
         self.place_entity(rq, p, initial);
@@ -253,6 +257,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let lag = average - p.fair.vruntime.get();
         p.fair.vlag.set(lag.clamp(-bound, bound));
         let sleeps_early = flags & deq::SLEEP != 0 && lag < 0;
+        if flags & deq::SLEEP != 0 {
+            self.keep_utilisation(p);
+        }
         if flags & deq::SLEEP != 0 && p.fair.pushed.take() {
             p.migration_dest.set(None);
         }
@@ -320,6 +327,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
         c.fair.queue.borrow_mut().retain(|&task| task != p.id);
+        self.update_utilisation(c, p, false);
         p.exec_start.set(c.this.now.get());
         p.fair.protected.set(p.fair.deadline.get());
         c.fair.slice_end.set(NEVER);
@@ -454,8 +462,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 target = c.id;
             }
         }
-        if usable(prev) && llc(prev) == llc(target) && self.is_free_for(p, prev) {
+        self.update_utilisation(c, p, false);
+        if usable(prev)
+            && llc(prev) == llc(target)
+            && self.is_free_for(p, prev)
+            && self.asym_fits_cpu(p, prev)
+        {
             return prev;
+        }
+        if self.costs.is_asymmetric {
+            let is_free = |cpu| usable(cpu) && self.is_free_for(p, cpu);
+            return self.select_idle_capacity(p, target, is_free);
         }
         // select_idle_sibling(): an idle core, then an idle CPU, that shares the target's cache.
         let core_is_idle = |cpu: CpuId| {
@@ -485,9 +502,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
     }
 
-    /// Returns the part of a CPU that real-time tasks leave, of [`CAPACITY`] (`scale_rt_capacity()`).
-    fn fair_capacity(&self, rq: &Cpu) -> i64 {
-        (CAPACITY - rq.fair.stolen.get()).max(1)
+    /// Returns the part of a CPU that real-time tasks leave, of [`CAPACITY`] for the fastest one (`scale_rt_capacity()`).
+    pub(crate) fn fair_capacity(&self, rq: &Cpu) -> i64 {
+        let left = CAPACITY - rq.fair.stolen.get();
+        (left * i64::from(self.capacity_of(rq.id)) / CAPACITY).max(1)
     }
 
     /// Averages what higher classes take of `c`, at its tick. Model: what runs at a tick counts for all of the time since

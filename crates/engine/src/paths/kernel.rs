@@ -142,6 +142,8 @@ pub(crate) struct Kernel<P, R> {
     /// The workload names no end.
     pub endless: bool,
     pub clock: Cell<u64>,
+    /// Performance levels that the policy has asked for.
+    pub cpuperf_requests: Cell<u64>,
     pub mutation: Option<Mutation>,
 }
 
@@ -192,10 +194,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         #[cfg(not(feature = "mutations"))]
         let mutation = None;
         let nr_cpus = machine.topology.nr_cpus();
-        let nr_nodes = (0..nr_cpus)
-            .map(|cpu| machine.topology.cpu(CpuId(cpu as u32)).node + 1)
-            .max()
-            .unwrap_or(1);
+        let nr_nodes = machine.topology.nr_nodes();
         let info = policy.info();
         let ops = Ops {
             present: info.present,
@@ -278,6 +277,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             begun: Cell::new(0),
             counters: RefCell::default(),
             clock: Cell::new(0),
+            cpuperf_requests: Cell::new(0),
             mutation,
             machine,
         };
@@ -961,6 +961,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks: summary.tasks,
             unfinished: summary.unfinished,
             to_come: summary.to_come,
+            cpuperf_requests: self.cpuperf_requests.get(),
             policy: self.policy,
             recorder: give_back(self.recorder),
         }

@@ -1,5 +1,6 @@
 //! Marks for rescheduling, reschedule interrupts and `scx_bpf_kick_cpu()`.
 
+use schedlab_machine::CAPACITY_SCALE;
 use schedlab_trace::{CpuId, CpuMode, Event, Recorder};
 
 use crate::contract::consts::kick;
@@ -15,6 +16,26 @@ use crate::state::task::Class;
 const RELAX_NS: u64 = 50;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
+    /// `scx_bpf_cpuperf_set()`.
+    ///
+    /// Model: there is no governor, frequencies are fixed. The request is checked as the kernel does, and counted.
+    pub(crate) fn scx_cpuperf_set(&self, c: &Cpu, cpu: i32, perf: u32) {
+        if perf > CAPACITY_SCALE {
+            self.scx_error(format!("Invalid cpuperf target {perf} for CPU {cpu}"));
+            return;
+        }
+        if !self.cpu_valid(cpu, "") {
+            return;
+        }
+        if c.locked_rq.get().is_some_and(|rq| rq.0 != cpu as u32) {
+            self.scx_error(format!("Invalid target CPU {cpu}"));
+            return;
+        }
+        // Counted one by one, so it never overflows.
+        let requests = &self.cpuperf_requests;
+        requests.set(requests.get().wrapping_add(1));
+    }
+
     /// The class of what `rq` runs now.
     pub(crate) fn curr_class(&self, rq: &Cpu) -> Class {
         rq.curr

@@ -278,6 +278,10 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         });
     }
 
+    fn cpuperf_set(&self, cpu: i32, perf: u32) {
+        self.shared(|kernel, c| kernel.scx_cpuperf_set(c, cpu, perf));
+    }
+
     fn select_cpu_dfl(&self, task: TaskId, prev_cpu: i32, wake_flags: u64) -> (i32, bool) {
         self.restricted_shared(&SELECT_CPU_DFL, |kernel, c| {
             let p = kernel.task(task);

@@ -7,7 +7,7 @@ use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockPath, TaskId};
 
 use crate::contract::policy::{OpKind, ThisCpu, TimerId};
-use crate::state::costs::Costs;
+use crate::state::costs::{Costs, FULL_SPEED};
 use crate::state::deadline::DlRq;
 use crate::state::dsq::Dsq;
 use crate::state::fair::FairRq;
@@ -173,7 +173,9 @@ pub(crate) struct Cpu {
     pub dispatched: Cell<u32>,
 
     // The stretch of task time under way.
-    pub segment_pct: Cell<u32>,
+    pub segment_speed: Cell<u32>,
+    /// It runs every task at [`FULL_SPEED`].
+    pub is_plain: bool,
     pub segment_start: Cell<u64>,
     /// The hardware threads that slow it down while they run, and that it slows down.
     pub slowed_by: Box<[CpuId]>,
@@ -225,6 +227,7 @@ impl Cpu {
             cache: CacheIx::of(machine, id),
             node: machine.topology.cpu(id).node,
             slowed_by: costs.slowed_by(id).into(),
+            is_plain: costs.is_plain(id),
             mode: Cell::new(CpuMode::Idle),
             wait: Cell::new(Wait::Idle),
             woken_by_main: Cell::new(false),
@@ -273,7 +276,7 @@ impl Cpu {
             dispatched: Cell::new(0),
             held: Held::default(),
             segment_start: Cell::new(0),
-            segment_pct: Cell::new(100),
+            segment_speed: Cell::new(FULL_SPEED),
             last_mm: Cell::new(None),
             filled_bytes: Cell::new(0),
         }

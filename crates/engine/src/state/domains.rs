@@ -43,7 +43,7 @@ impl Domains {
         let mut domains = Domains {
             domains: Vec::new(),
             places: vec![[None; LEVELS]; nr_cpus],
-            numa_imbalance: i64::from(topology.nr_llcs() / topology.nr_nodes()),
+            numa_imbalance: i64::from(topology.nr_llcs() / topology.nr_nodes_with_cpus()),
         };
         let has_smt = topology.nr_cores() < nr_cpus as u32;
         for level in 0..LEVELS {

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use schedlab_trace::{CpuId, TaskId};
 
 use crate::state::domains::Attempts;
+use crate::state::utilisation::Utilisation;
 
 /// What a CPU has for the class if no other takes of it (`SCHED_CAPACITY_SCALE`).
 pub(crate) const CAPACITY: i64 = 1_024;
@@ -26,6 +27,8 @@ pub(crate) struct Entity {
     /// The stopper is to move it to an idle CPU.
     pub pushed: Cell<bool>,
     pub last_ran: Cell<u64>,
+    /// Where cores differ in capacity.
+    pub utilisation: Utilisation,
 }
 
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -43,6 +46,8 @@ pub(crate) struct FairRq {
     pub failed: Cell<u32>,
     /// Of taking running tasks while it is idle.
     pub attempts: Attempts,
+    /// Before that it takes no misfit.
+    pub takes_next: Cell<u64>,
     /// How much of the CPU higher classes have taken of late, of [`CAPACITY`] (`avg_rt`), …
     pub stolen: Cell<i64>,
     /// … as of this tick.
@@ -58,6 +63,7 @@ impl Default for FairRq {
             slice_end: Cell::new(NEVER),
             failed: Cell::new(0),
             attempts: Attempts::default(),
+            takes_next: Cell::new(0),
             stolen: Cell::new(0),
             stolen_at: Cell::new(0),
         }

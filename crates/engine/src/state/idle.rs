@@ -32,6 +32,8 @@ pub(crate) struct IdleMasks {
     /// `scx_selcpu_topo_llc` and `scx_selcpu_topo_numa`.
     topo_llc: bool,
     topo_numa: bool,
+    /// Of each node the others, the nearest first.
+    other_nodes: Vec<Vec<usize>>,
     wakes_on_wakers_cpu: bool,
     /// See [`KernelVersion::prefers_idle_siblings`].
     prefers_siblings: bool,
@@ -47,6 +49,24 @@ fn groups(topology: &Topology, of: impl Fn(CpuId) -> u32) -> Vec<CpuSet> {
         sets[of(cpu) as usize].insert(cpu);
     }
     sets
+}
+
+/// The CPUs of each node; there may be nodes without any.
+fn nodes(topology: &Topology) -> Vec<CpuSet> {
+    let mut sets = groups(topology, |cpu| topology.cpu(cpu).node);
+    let nr_nodes = topology.nr_nodes() as usize;
+    sets.resize(nr_nodes, CpuSet::empty(topology.nr_cpus()));
+    sets
+}
+
+fn other_nodes(topology: &Topology) -> Vec<Vec<usize>> {
+    let nodes = 0..topology.nr_nodes();
+    let others = |node: u32| {
+        let mut others: Vec<u32> = nodes.clone().filter(|&other| other != node).collect();
+        others.sort_by_key(|&other| topology.distance(node, other));
+        others.into_iter().map(|other| other as usize).collect()
+    };
+    nodes.clone().map(others).collect()
 }
 
 impl IdleMasks {
@@ -68,10 +88,11 @@ impl IdleMasks {
             core_of: cpus().map(|cpu| topology.cpu(cpu).core).collect(),
             cores,
             llc: groups(topology, |cpu| topology.cpu(cpu).llc),
-            node: groups(topology, |cpu| topology.cpu(cpu).node),
+            node: nodes(topology),
             llc_of: cpus().map(|cpu| topology.cpu(cpu).llc).collect(),
             topo_llc: false,
             topo_numa: false,
+            other_nodes: other_nodes(topology),
             prefers_siblings: false,
             wakes_on_wakers_cpu: true,
         }
@@ -259,10 +280,10 @@ impl IdleMasks {
         if found.is_some() || !self.per_node || flags & pick_idle::IN_NODE != 0 {
             return found;
         }
-        // Model: all other nodes are at the same distance; they are visited in the order of their numbers.
-        (0..self.masks.len())
-            .filter(|&other| other != node)
-            .find_map(|other| self.pick_in_mask(allowed, other, flags, start))
+        // pick_idle_cpu_from_online_nodes(): the nearest first, among equals in the order of their numbers.
+        let others = self.other_nodes[node].clone();
+        let mut others = others.into_iter();
+        others.find_map(|other| self.pick_in_mask(allowed, other, flags, start))
     }
 
     /// `scx_select_cpu_dfl()`. `allowed` is what the task may use; `all` says that this is every CPU.

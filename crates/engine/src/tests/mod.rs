@@ -4,6 +4,7 @@ mod attributes;
 mod balance;
 mod chaos;
 mod classes;
+mod cores;
 mod custody;
 mod deadline;
 mod endless;

@@ -1,0 +1,102 @@
+//! A profile of a machine that is somewhere else: from what `lstopo` or `lscpu` printed there, or a copy of its sysfs.
+//!
+//! Topology, caches, distances and capacities are what the file tells. Costs cannot be told from afar: they are copied
+//! from the nearest built-in profile, and each says so.
+
+mod cpuset;
+mod found;
+mod lscpu;
+mod lstopo;
+mod nearest;
+mod profile;
+mod sysfs;
+
+use std::path::Path;
+
+use schedlab_machine::ProfileError;
+
+use crate::Report;
+
+/// Why there is no profile.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FromError {
+    /// The file or a file of the folder cannot be read.
+    #[error("{file}: {error}")]
+    Read {
+        /// Which.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is not what it should be.
+    #[error("{file}:{line}: {message}")]
+    Wrong {
+        /// The file.
+        file: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// It is none of the kinds that are read, or the folder lacks something.
+    #[error("{file}: {message}")]
+    Foreign {
+        /// The file or folder.
+        file: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// What it describes can be no machine.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+}
+
+impl FromError {
+    fn wrong(file: &str, line: usize, message: impl Into<String>) -> FromError {
+        FromError::Wrong {
+            file: file.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+
+    fn foreign(file: &str, message: impl Into<String>) -> FromError {
+        FromError::Foreign {
+            file: file.to_owned(),
+            message: message.into(),
+        }
+    }
+}
+
+/// Makes a profile of what `path` tells of a machine: the XML of `lstopo`, the output of `lscpu -p`, or a folder with a copy
+/// of `/sys/devices/system/cpu` and `node`. Which of them it is shows in the content.
+///
+/// # Errors
+/// In one line each: what cannot be read, is something else or contradicts itself, and where.
+pub fn from(path: &Path) -> Result<Report, FromError> {
+    let name = path.display().to_string();
+    let read_error = |error| FromError::Read {
+        file: name.clone(),
+        error,
+    };
+    let metadata = std::fs::metadata(path).map_err(read_error)?;
+    let found = if metadata.is_dir() {
+        sysfs::read(path)?
+    } else {
+        let bytes = std::fs::read(path).map_err(read_error)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| FromError::foreign(&name, format!("is no text: {KINDS}")))?;
+        // A byte-order mark, which editors leave.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        match text.trim_start().chars().next() {
+            None => return Err(FromError::foreign(&name, format!("is empty: {KINDS}"))),
+            Some('<') => lstopo::read(&name, text)?,
+            Some(_) => lscpu::read(&name, text)?,
+        }
+    };
+    profile::of(&name, &found)
+}
+
+/// What can be given.
+const KINDS: &str = "give lstopo's XML (lstopo --of xml FILE), the output of lscpu -p, or a copy of /sys/devices/system";

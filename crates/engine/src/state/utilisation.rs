@@ -1,0 +1,153 @@
+//! The utilisation of a task: how much of the fastest core it takes (kernel/sched/pelt.c), for machines whose cores differ.
+
+use std::cell::Cell;
+
+/// Time in which what was halves 1/32 (`LOAD_AVG_PERIOD` of them are a half): 1,024 µs.
+const PERIOD_NS: u64 = 1_024 * 1_024;
+
+/// Periods in which it halves (`LOAD_AVG_PERIOD`).
+const HALF_LIFE: u64 = 32;
+
+/// Decay over 0 to 31 periods, of 2^32: 2^32 × 2^(-n/32), rounded down (kernel/sched/sched-pelt.h).
+const DECAY: [u32; HALF_LIFE as usize] = [
+    4294967295, 4202935003, 4112874773, 4024744347, 3938502375, 3854108391, 3771522796, 3690706839,
+    3611622602, 3534232977, 3458501653, 3384393094, 3311872529, 3240905930, 3171459999, 3103502151,
+    3037000499, 2971923841, 2908241642, 2845924020, 2784941737, 2725266179, 2666869344, 2609723833,
+    2553802833, 2499080104, 2445529971, 2393127307, 2341847523, 2291666560, 2242560871, 2194507416,
+];
+
+/// What is left, of 2^32, of an average after `ns`; linear within a period.
+fn decay(ns: u64) -> u64 {
+    let (periods, rest) = (ns / PERIOD_NS, ns % PERIOD_NS);
+    let at = |n: u64| match n / HALF_LIFE {
+        halves @ 0..=31 => u64::from(DECAY[(n % HALF_LIFE) as usize]) >> halves,
+        _ => 0,
+    };
+    let (before, after) = (at(periods), at(periods + 1));
+    before - (before - after) * rest / PERIOD_NS
+}
+
+/// Utilisation of a task, of 1,024 for all of the fastest core (`sched_avg::util_avg`, `util_est`).
+#[derive(Default)]
+pub(crate) struct Utilisation {
+    /// Times 1,024, so that small steps are not lost.
+    average: Cell<u64>,
+    /// As of this instant.
+    at: Cell<u64>,
+    /// What it was when it last went to sleep, averaged downwards (`util_est`).
+    estimated: Cell<u64>,
+}
+
+/// A fraction of [`Utilisation::average`].
+const UNIT: u64 = 1_024;
+
+impl Utilisation {
+    /// Up to `now` it `ran` on a core of that capacity, or did not run.
+    pub fn update(&self, now: u64, ran: Option<u32>) {
+        let since = self.at.get();
+        if now <= since {
+            return;
+        }
+        self.at.set(now);
+        let left = decay(now - since);
+        let to = ran.map_or(0, u64::from) * UNIT;
+        let average = self.average.get() * left + to * ((1 << 32) - left);
+        self.average.set(average >> 32);
+    }
+
+    /// `post_init_entity_util_avg()` of the first task of an idle CPU: half of its capacity.
+    pub fn begin(&self, now: u64, capacity: u32) {
+        self.at.set(now);
+        self.average.set(u64::from(capacity) * UNIT / 2);
+    }
+
+    /// `util_est_update()`.
+    pub fn sleeps(&self) {
+        let now = self.average.get();
+        let estimated = self.estimated.get();
+        self.estimated.set(match estimated > now {
+            true => estimated - (estimated - now) / 4,
+            false => now,
+        });
+    }
+
+    /// `task_util_est()`.
+    pub fn estimate(&self) -> u64 {
+        self.average.get().max(self.estimated.get()) / UNIT
+    }
+}
+
+/// `fits_capacity()`: with a fifth to spare.
+pub(crate) fn fits_capacity(utilisation: u64, capacity: u64) -> bool {
+    utilisation * 1_280 < capacity * 1_024
+}
+
+/// `capacity_greater()`: by more than 5 %.
+pub(crate) fn capacity_greater(a: u64, b: u64) -> bool {
+    a * 1_024 > b * 1_078
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn an_average_halves_in_32_periods() {
+        assert_eq!(decay(0), (1 << 32) - 1);
+        assert_eq!(decay(HALF_LIFE * PERIOD_NS), ((1 << 32) - 1) / 2);
+        assert_eq!(decay(64 * HALF_LIFE * PERIOD_NS), 0);
+        // 16 periods twice are 32 of them.
+        let half = decay(16 * PERIOD_NS);
+        assert!((half * half >> 32).abs_diff(1 << 31) <= 2);
+        for (n, pair) in DECAY.windows(2).enumerate() {
+            let ratio = f64::from(pair[1]) / f64::from(pair[0]);
+            assert!((ratio - 0.5_f64.powf(1.0 / 32.0)).abs() < 1e-8, "{n}");
+        }
+    }
+
+    /// On a core of 400 a hog comes to 400, and no farther. Half of a core at the beginning, four fifths of it are reached
+    /// when 0.4 of the rest is left: after 32 log2(2.5) = 42.3 periods of 1.05 ms.
+    #[test]
+    fn a_hog_takes_all_of_its_core() {
+        let task = Utilisation::default();
+        task.begin(0, 400);
+        assert_eq!(task.estimate(), 200);
+        task.update(43 * MS, Some(400));
+        assert!(fits_capacity(task.estimate(), 400), "{}", task.estimate());
+        task.update(45 * MS, Some(400));
+        assert!(!fits_capacity(task.estimate(), 400), "{}", task.estimate());
+        task.update(1_000 * MS, Some(400));
+        assert!((399..=400).contains(&task.estimate()));
+        assert!(fits_capacity(task.estimate(), 501) && !fits_capacity(task.estimate(), 498));
+    }
+
+    /// Who runs half of the time is at about half, and its estimate outlives a sleep.
+    #[test]
+    fn a_sleeper_is_remembered() {
+        let task = Utilisation::default();
+        for ms in (0..2_000).step_by(2) {
+            task.update(ms * MS, None);
+            task.update((ms + 1) * MS, Some(1_024));
+        }
+        assert!(
+            (505..=525).contains(&task.estimate()),
+            "{}",
+            task.estimate()
+        );
+        task.sleeps();
+        let kept = task.estimate();
+        task.update(4_000 * MS, None);
+        assert_eq!((task.estimate(), task.average.get()), (kept, 0));
+        // Smaller from now on: a quarter of the difference each time.
+        task.sleeps();
+        assert!(task.estimate().abs_diff(kept * 3 / 4) <= 1);
+    }
+
+    #[test]
+    fn capacities_that_are_nearly_the_same_are() {
+        assert!(!capacity_greater(1_024, 1_000));
+        assert!(capacity_greater(1_024, 900));
+    }
+}
