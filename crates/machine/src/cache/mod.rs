@@ -7,7 +7,7 @@
 //! The rules, each with a test:
 //! - A **hit** needs a copy of the line as it was last written.
 //! - A **write** makes the line one's own. If other caches may have copies, these become worthless, and the farthest
-//! of them sets the price. A write to a line that no other cache has is silent.
+//!   of them sets the price. A write to a line that no other cache has is silent.
 //! - A **miss** is served by the cache that holds the line modified, at the price of its distance;
 //!   else by the shared last-level cache if a core below it has had the line; else by memory. A
 //!   write that misses pays for the data or for the invalidation, whichever takes longer.
