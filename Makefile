@@ -9,7 +9,7 @@ help:
 	@echo "make bench  switches per second and peak memory of the simulator"
 	@echo "make soak   every scheduler under real programs in virtual machines, a minute each"
 	@echo "make vm-cost  cost of schedulers in a virtual machine that counts instructions"
-	@echo "make bench-decisions  what a choice of each scheduler costs (docs/decision-cost.md)"
+	@echo "make bench-decisions  the cost of each scheduler's choices (docs/decision-cost.md)"
 
 demo:
 	@tools/setup demo
