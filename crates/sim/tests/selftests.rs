@@ -96,7 +96,7 @@ fn the_table_lists_all_thirty_with_a_reason() {
     let listed: Vec<&str> = rows.iter().map(|row| row.selftest.as_str()).collect();
     assert_eq!(listed, SELFTESTS);
     for row in &rows {
-        assert!(row.rule.len() > 10, "{}: no rule", row.selftest);
+        assert!(!row.rule.is_empty(), "{}: no rule", row.selftest);
         let simulated = row.status.starts_with("simulated");
         let reasoned = ["VM only: ", "not applicable: "]
             .iter()
