@@ -208,7 +208,7 @@ fn finding_nothing_has_a_reason() {
     one.variance.exact = false;
     says(
         &one,
-        "a sweep with more of them, or of all with more seeds (`--repeat`), could.",
+        "run more of them, or all with more seeds (`--repeat`).",
     );
     one.variance.freedom = 20.0;
     says(
