@@ -38,6 +38,21 @@ struct Job {
     seed: u64,
 }
 
+/// Which comparisons of a simulation with this machine's kernel something spoils.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(
+    not(feature = "kernel"),
+    expect(
+        dead_code,
+        reason = "without the kernel's side nothing is compared with this kernel"
+    )
+)]
+enum Spoils {
+    Nothing,
+    Placement,
+    Everything,
+}
+
 /// The outcome in a virtual machine.
 #[derive(Clone, Debug)]
 #[cfg_attr(
