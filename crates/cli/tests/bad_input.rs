@@ -279,7 +279,11 @@ const CASES: &[(&str, i32, &[&str])] = &[
     ),
     ("man DIR/none", 2, &["none"]),
     ("calibrate -o DIR/none/x.toml", 2, &["none/x.toml"]),
-    ("calibrate --from DIR/none.xml", 2, &["none.xml: No such file"]),
+    (
+        "calibrate --from DIR/none.xml",
+        2,
+        &["none.xml: No such file"],
+    ),
     ("load nosuch", 2, &["nosuch"]),
     (
         "sweep cpu --space kernel --out DIR/none",

@@ -237,6 +237,9 @@ fn llc_bytes(found: &Found) -> Option<Vec<u64>> {
     }
 }
 
+/// Capacity and private cache, and the cores that have them.
+type Kind = ((u64, Option<u64>), Vec<u32>);
+
 type Fields = Vec<(&'static str, String, Option<&'static str>)>;
 
 /// Kinds of core, by capacity and private cache; none if all are alike.
@@ -252,7 +255,7 @@ fn kinds(found: &Found, topology: &Topology) -> Vec<(String, Fields)> {
         let capacity = cpu.capacity.unwrap_or(highest);
         (capacity * u64::from(CAPACITY_SCALE) / highest).clamp(1, CAPACITY_SCALE.into())
     };
-    let mut kinds: Vec<((u64, Option<u64>), Vec<u32>)> = Vec::new();
+    let mut kinds: Vec<Kind> = Vec::new();
     for (cpu, triple) in found.cpus.iter().zip(topology.triples()) {
         let key = (capacity(cpu), cpu.cache_bytes);
         let place = kinds.iter().position(|(known, _)| *known == key);
@@ -270,7 +273,7 @@ fn kinds(found: &Found, topology: &Topology) -> Vec<(String, Fields)> {
     if kinds.len() < 2 {
         return Vec::new();
     }
-    let fields = |(index, ((capacity, cache), cores)): (usize, ((u64, Option<u64>), Vec<u32>))| {
+    let fields = |(index, ((capacity, cache), cores)): (usize, Kind)| {
         let cores: schedlab_trace::CpuSet = cores.into_iter().map(schedlab_trace::CpuId).collect();
         let mut fields: Fields = vec![
             ("cores", format!("\"{cores}\""), None),

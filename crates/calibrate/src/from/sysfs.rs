@@ -3,7 +3,7 @@
 //! What is missing in a copy is told, with its path: the machine is not here to be asked again.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schedlab_trace::{CpuId, CpuSet};
 
@@ -249,7 +249,7 @@ fn nodes(root: &Path, found: &mut Found) -> Result<Vec<(usize, Vec<usize>)>, Fro
 }
 
 /// `Node 0 MemTotal: 65804544 kB`; none without such a line.
-fn memory_kb(path: &PathBuf) -> Result<Option<u64>, FromError> {
+fn memory_kb(path: &Path) -> Result<Option<u64>, FromError> {
     let Some(text) = text(path)? else {
         return Ok(None);
     };

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(decay(64 * HALF_LIFE * PERIOD_NS), 0);
         // 16 periods twice are 32 of them.
         let half = decay(16 * PERIOD_NS);
-        assert!((half * half >> 32).abs_diff(1 << 31) <= 2);
+        assert!(((half * half) >> 32).abs_diff(1 << 31) <= 2);
         for (n, pair) in DECAY.windows(2).enumerate() {
             let ratio = f64::from(pair[1]) / f64::from(pair[0]);
             assert!((ratio - 0.5_f64.powf(1.0 / 32.0)).abs() < 1e-8, "{n}");
