@@ -24,7 +24,7 @@ use crate::idle::IdleMasks;
 use crate::lock::Locks;
 use crate::mutation::{self, Mutation};
 use crate::object::Object;
-use crate::outcome::{ExitInfo, ExitKind};
+use crate::outcome::{ExitInfo, ExitKind, Place};
 use crate::policy::{OpKind, OpSet, Policy, Shared};
 use crate::scenario::{
     HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
@@ -137,6 +137,8 @@ pub(crate) struct Kernel<P, R> {
     pub alone: Cell<bool>,
     /// The policy is being unloaded; its ops are no longer called (`scx_bypassing()`).
     pub bypassing: Cell<bool>,
+    /// The CPU whose fiber runs, or ran last.
+    pub running: Cell<CpuId>,
     pub exit: RefCell<Option<ExitInfo>>,
     pub failure: RefCell<Option<WorkloadFailure>>,
     pub host_failure: RefCell<Option<HostFailure>>,
@@ -291,6 +293,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             dumps: Cell::new(false),
             alone: Cell::new(false),
             bypassing: Cell::new(false),
+            running: Cell::new(CpuId(0)),
             exit: RefCell::new(None),
             failure: RefCell::new(None),
             host_failure: RefCell::new(None),
@@ -485,6 +488,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets `cpu` go on until it suspends itself.
     #[inline(always)]
     fn resume(&self, fibers: &mut Fibers<'_>, cpu: CpuId) {
+        self.running.set(cpu);
         match fibers.resume(cpu.index()) {
             State::Suspended => {}
             ended => self.cpu_ended(cpu, ended),
@@ -946,10 +950,31 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
         };
         if is_first {
-            *exit = Some(ExitInfo::new(kind, code, message));
+            *exit = Some(ExitInfo {
+                place: self.place_of_exit(kind),
+                ..ExitInfo::new(kind, code, message)
+            });
             self.dumps.set(self.loaded.get() >= Loaded::Ops);
             self.bypassing.set(true);
             self.stopping.set(true);
+        }
+    }
+
+    /// Where the policy did what ends it. What it has inserted is carried out after the op.
+    #[cold]
+    fn place_of_exit(&self, kind: ExitKind) -> Option<Place> {
+        if !matches!(
+            kind,
+            ExitKind::Error | ExitKind::ErrorBpf | ExitKind::UnregBpf
+        ) {
+            return None;
+        }
+        let c = self.cpu(self.running.get());
+        // What carries out an insertion may call another op.
+        let by_op = !matches!(c.this.op.get(), None | Some(OpKind::Dispatch));
+        match c.inserting.get() {
+            Some(task) if !by_op => self.policy.place_of_insertion(task),
+            _ => self.policy.place_of_call(&c.this),
         }
     }
 

@@ -52,7 +52,7 @@ mod watchdog;
 
 pub use kernel::{run, run_recorded};
 pub use mutation::Mutation;
-pub use outcome::{ExitInfo, ExitKind};
+pub use outcome::{ExitInfo, ExitKind, Place};
 pub use scenario::{
     HostFailure, Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
 };

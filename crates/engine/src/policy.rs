@@ -14,7 +14,7 @@ use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 use crate::consts::SLICE_INF;
-use crate::outcome::ExitKind;
+use crate::outcome::{ExitKind, Place};
 pub use crate::request::{Answer, Reply, Request, Service};
 pub use crate::this_cpu::ThisCpu;
 
@@ -350,6 +350,19 @@ pub trait Policy {
     /// What a fault in policy code on `cpu` was, for people. It has ended the CPU's fiber.
     fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         format!("a fault in policy code on CPU {}: {trap:?}", cpu.id)
+    }
+
+    /// Where the call is by which `cpu.op` asks the virtual kernel for something. It is under way: its frames are on the
+    /// stack. `None`: no op is under way, or this cannot be told.
+    fn place_of_call(&self, cpu: &ThisCpu) -> Option<Place> {
+        let _ = cpu;
+        None
+    }
+
+    /// Where the call is by which the policy has inserted a task last, if that can be told.
+    fn place_of_insertion(&self, task: TaskId) -> Option<Place> {
+        let _ = task;
+        None
     }
 
     /// What is the matter where `cpu.op` returns and still holds `nr` locks that it has taken, for people.

@@ -275,6 +275,7 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
             _ if message.is_empty() => reason,
             // The exit's name says it already.
             ExitKind::Fault => message.clone(),
+        place,
             _ => format!("{reason} ({message})"),
         };
         return (Exit::of_scx(*kind as u64), Some(text));
@@ -288,6 +289,10 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
             let text = format!(
                 "{count} had not ended after {seconds} s of simulated time: give it more with --time-limit, or the workload an end"
             );
+        let text = match place {
+            Some(place) => format!("{text}, {place}"),
+            None => text,
+        };
             (Exit::TimeLimit, Some(text))
         }
         _ => {
