@@ -38,6 +38,8 @@ const FLAGS: &[&str] = &[
     "-fstack-clash-protection",
     // No floating point, which BPF has not, either.
     "-mgeneral-regs-only",
+    // What a function calls last returns to it: a backtrace has its line.
+    "-fno-optimize-sibling-calls",
     // BPF headers of others ask which side they are on.
     "-D__BPF__",
     "-Wall",

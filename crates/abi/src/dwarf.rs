@@ -204,6 +204,26 @@ impl Types {
         variables
     }
 
+    /// The declarations of a variable that is defined elsewhere: type and `file:line`.
+    pub fn declarations(&self, name: &str) -> Vec<(usize, String)> {
+        let all = self.entries.iter();
+        let of_name = all.filter(|(_, entry)| {
+            entry.tag == constants::DW_TAG_variable.0
+                && entry.address.is_none()
+                && entry.name.as_deref() == Some(name)
+        });
+        of_name
+            .filter_map(|(&at, entry)| {
+                let file = entry.file.and_then(|file| self.file(at, file));
+                let line = entry.line.unwrap_or(0);
+                Some((
+                    entry.type_at?,
+                    format!("{}:{line}", file.unwrap_or_default()),
+                ))
+            })
+            .collect()
+    }
+
     /// The path of a file by the number that it has for an entry.
     fn file(&self, at: usize, number: u64) -> Option<String> {
         // A unit's line table is keyed by the unit's own offset: the highest not above.

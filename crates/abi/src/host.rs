@@ -8,10 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{
     Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, Service, ThisCpu, TimerId,
 };
+use schedlab_engine::{KernelVersion, Place};
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_fiber::{STACK_BYTES, StackFault, Trap};
 use schedlab_machine::profile::Policy as Costs;
@@ -93,6 +93,9 @@ pub struct IdleMask {
 
 /// The map that refers from tasks to their contexts in the arena (include/lab/task.h).
 const CONTEXTS: &str = "lab_task_refs";
+
+/// The ops that may insert, by their number less 1 in [`crate::layout::Entity::lab_inserted_in`].
+const INSERTING: [OpKind; 3] = [OpKind::SelectCpu, OpKind::Enqueue, OpKind::Dispatch];
 
 /// Lists that are longer are not followed to their ends.
 const LINKS_MAX: u32 = 1 << 20;
@@ -272,21 +275,7 @@ impl Context {
     #[cold]
     pub fn fault(self, message: String) -> ! {
         let op = self.op();
-        let line = self.with(|host| {
-            let mut callers = Vec::new();
-            backtrace::trace(|frame| {
-                // A call is before where it returns to.
-                let caller = host.image.offset((frame.ip() as usize).wrapping_sub(1));
-                let behind = caller.is_none() && !callers.is_empty();
-                callers.extend(caller);
-                !behind
-            });
-            // The last call of a function may have taken its frame: then it is the op, or one that it ended with.
-            if callers.is_empty() {
-                callers.extend(op.and_then(|op| host.image.offset(ops::address(&host.ops, op)?)));
-            }
-            host.image.object().line_of(&callers)
-        });
+        let line = self.with(|host| host.line_of_call(op));
         self.fault_at(line, &message)
     }
 
@@ -491,6 +480,57 @@ impl Host {
     pub fn lock_taken_at(&self, lock: usize) -> String {
         let line = self.line_at(self.locks[lock].taken_at);
         line.map_or(String::new(), |line| format!(", taken at {line}"))
+    }
+
+    /// The line of the policy's call that is under way: its frames are on the stack.
+    fn line_of_call(&self, op: Option<OpKind>) -> Option<String> {
+        let mut callers = Vec::new();
+        backtrace::trace(|frame| {
+            // A call is before where it returns to.
+            let caller = self.image.offset((frame.ip() as usize).wrapping_sub(1));
+            let behind = caller.is_none() && !callers.is_empty();
+            callers.extend(caller);
+            !behind
+        });
+        // What a function does last may have taken its frame: then it is the op, or one that it ended with.
+        if callers.is_empty() {
+            callers.extend(op.and_then(|op| self.image.offset(ops::address(&self.ops, op)?)));
+        }
+        self.image.object().line_of(&callers)
+    }
+
+    /// Where that call is.
+    pub fn place_of_call(&self, cpu: &ThisCpu) -> Option<Place> {
+        let op = cpu.op.get()?;
+        let line = self.line_of_call(Some(op));
+        Some(Place { op, line })
+    }
+
+    /// Where a task was inserted last.
+    pub fn place_of_insertion(&self, task: TaskId) -> Option<Place> {
+        // SAFETY: shadows live as long as we do.
+        let scx = unsafe { (*self.tasks.pointer(task)).scx };
+        let op = INSERTING.get(usize::from(scx.lab_inserted_in).checked_sub(1)?)?;
+        let before = u64::from(scx.lab_inserted_at).checked_sub(1)?;
+        Some(Place {
+            op: *op,
+            line: self.image.object().line_of(&[before]),
+        })
+    }
+
+    /// An op inserts a task by a call that is right before a place in the code.
+    #[inline]
+    pub fn inserts(&mut self, p: *mut Task, op: Option<OpKind>, code: *const c_void) {
+        let number = match op {
+            Some(OpKind::SelectCpu) => 1,
+            Some(OpKind::Enqueue) => 2,
+            Some(OpKind::Dispatch) => 3,
+            _ => 0,
+        };
+        let at = self.image.offset(code as usize).unwrap_or(0);
+        // SAFETY: a task that the policy was found to mean, whose shadow is ours.
+        let scx = unsafe { &mut (*p).scx };
+        (scx.lab_inserted_in, scx.lab_inserted_at) = (number, at as u32);
     }
 
     /// The line of code right before a place, of the policy's own file if it can be.

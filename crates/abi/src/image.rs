@@ -33,6 +33,14 @@ pub enum LoadError {
         /// CPUs asked for.
         cpus: usize,
     },
+    /// A variable of the kernel's configuration whose type does not hold its value.
+    #[error("{policy}: {reason}")]
+    Kconfig {
+        /// The policy.
+        policy: String,
+        /// Where and why.
+        reason: String,
+    },
     /// The name in the ops table has no end (`bpf_obj_name_cpy()`).
     #[error(
         "{policy}: the name in its struct sched_ext_ops is too long: the kernel takes at most 127 characters"
@@ -72,6 +80,14 @@ impl Image {
         settings: &Settings,
         kconfig: &Values,
     ) -> Result<Image, LoadError> {
+        for declared in &object.kconfig {
+            declared
+                .check(kconfig)
+                .map_err(|reason| LoadError::Kconfig {
+                    policy: object.name().to_owned(),
+                    reason,
+                })?;
+        }
         let error = |reason: String| LoadError::System {
             policy: object.name().to_owned(),
             reason,

@@ -9,6 +9,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTab
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 
+use crate::dwarf::{Shape, Types};
 use crate::layout::NR_CPUS_MAX;
 use crate::memory::{PAGE, Reservation};
 
@@ -44,6 +45,161 @@ fn value(variable: &str, machine: &Machine, version: KernelVersion) -> Option<u6
             KernelVersion::V7_2 => 0x7_02_00,
         }),
         _ => None,
+    }
+}
+
+/// Is a declared type as libbpf sees it (`enum kcfg_type`, `find_kcfg_type()` of src/libbpf.c, libbpf 1.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Bool,
+    /// Is a number of 1, 2, 4 or 8 bytes.
+    Number {
+        bytes: u8,
+        signed: bool,
+    },
+    Tristate,
+    Text,
+}
+
+fn kind(types: &Types, type_at: usize) -> Option<Kind> {
+    match types.shape(type_at) {
+        Shape::Bool => (types.size(type_at) == 1).then_some(Kind::Bool),
+        Shape::Integer { bytes, signed } => {
+            matches!(bytes, 1 | 2 | 4 | 8).then_some(Kind::Number { bytes, signed })
+        }
+        Shape::Enum(at) => {
+            let name = types.entry(at).name.as_deref();
+            (name == Some("libbpf_tristate")).then_some(Kind::Tristate)
+        }
+        Shape::Array(at) => {
+            let element = types.entry(at).type_at?;
+            let is_text = matches!(kind(types, element)?, Kind::Number { bytes: 1, .. });
+            (is_text && types.elements(at) > 0).then_some(Kind::Text)
+        }
+        Shape::Struct(_) | Shape::Pointer(_) | Shape::Other => None,
+    }
+}
+
+/// Describes a variable of the configuration as the policy declares it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Declared {
+    variable: String,
+    kind: Kind,
+    /// Is `file:line`.
+    place: String,
+}
+
+/// Returns the declarations of the variables that a policy uses; an error is the place and name of one whose type libbpf
+/// does not take.
+pub(crate) fn declared(
+    file: &object::File<'_>,
+    types: &Types,
+    source: (&str, &str),
+) -> Vec<Result<Declared, (String, String)>> {
+    let mut found = Vec::new();
+    let symbols = file.dynamic_symbols();
+    let names = symbols.filter(|symbol| symbol.is_undefined());
+    for name in names.filter_map(|symbol| symbol.name().ok()) {
+        if !is_variable(name) {
+            continue;
+        }
+        let declarations = types.declarations(name);
+        let mut kinds: Vec<(Option<Kind>, String)> = declarations
+            .into_iter()
+            .map(|(type_at, place)| (kind(types, type_at), place))
+            .collect();
+        // clang describes only for BPF what is defined elsewhere.
+        if kinds.is_empty() {
+            kinds.extend(in_source(name, source));
+        }
+        for (kind, place) in kinds {
+            found.push(match kind {
+                Some(kind) => Ok(Declared {
+                    variable: name.to_owned(),
+                    kind,
+                    place,
+                }),
+                None => Err((place, name.to_owned())),
+            });
+        }
+    }
+    found
+}
+
+/// Returns what a policy's own source, given by its name and text, declares a variable as, if it does so on one line.
+fn in_source(variable: &str, (file, text): (&str, &str)) -> Option<(Option<Kind>, String)> {
+    text.lines().enumerate().find_map(|(index, line)| {
+        let (before, behind) = line
+            .trim_start()
+            .strip_prefix("extern ")?
+            .split_once(variable)?;
+        let kind = kind_of_words(before, behind.trim_start().starts_with('['))?;
+        behind
+            .contains("__kconfig")
+            .then(|| (kind, format!("{file}:{}", index + 1)))
+    })
+}
+
+/// The kind of a type that is written out; the outer `None` is of a name that cannot be looked up here.
+fn kind_of_words(words: &str, is_array: bool) -> Option<Option<Kind>> {
+    let words: Vec<&str> = words
+        .split_whitespace()
+        .filter(|word| !matches!(*word, "const" | "volatile"))
+        .collect();
+    let number = |bytes, signed| Some(Kind::Number { bytes, signed });
+    let unsigned = words.contains(&"unsigned");
+    let kind = match words[..] {
+        ["bool" | "_Bool"] => Some(Kind::Bool),
+        ["enum", "libbpf_tristate"] => Some(Kind::Tristate),
+        ["enum" | "struct" | "union", ..] | ["float" | "double"] => None,
+        ["u8" | "__u8"] => number(1, false),
+        ["u16" | "__u16"] => number(2, false),
+        ["u32" | "__u32"] => number(4, false),
+        ["u64" | "__u64"] => number(8, false),
+        ["s8" | "__s8"] => number(1, true),
+        ["s16" | "__s16"] => number(2, true),
+        ["s32" | "__s32"] => number(4, true),
+        ["s64" | "__s64"] => number(8, true),
+        _ if words.contains(&"char") => number(1, !unsigned),
+        _ if words.contains(&"short") => number(2, !unsigned),
+        _ if words.contains(&"long") => number(8, !unsigned),
+        _ if words.contains(&"int") || unsigned => number(4, !unsigned),
+        _ => return None,
+    };
+    Some(match (is_array, kind) {
+        (false, kind) => kind,
+        (true, Some(Kind::Number { bytes: 1, .. })) => Some(Kind::Text),
+        (true, _) => None,
+    })
+}
+
+impl Declared {
+    /// Checks that the type holds a value, by the rules of libbpf (`set_kcfg_value_num()`).
+    ///
+    /// # Errors
+    /// Is what libbpf says, with the place and a remedy.
+    pub(crate) fn check(&self, values: &Values) -> Result<(), String> {
+        let known = KNOWN.iter().position(|known| *known == self.variable);
+        let Some(value) = known.map(|known| values.0[known]) else {
+            // A weak one that nobody knows is 0 whatever its type.
+            return Ok(());
+        };
+        let problem = match self.kind {
+            Kind::Tristate | Kind::Text => "implies integer, char, or boolean type".to_owned(),
+            Kind::Bool if value > 1 => "isn't boolean compatible".to_owned(),
+            Kind::Number { bytes, signed } if bytes < 8 => {
+                let bits = u32::from(bytes) * 8 - u32::from(signed);
+                if value >> bits == 0 {
+                    return Ok(());
+                }
+                format!("doesn't fit in {bytes} bytes")
+            }
+            Kind::Bool | Kind::Number { .. } => return Ok(()),
+        };
+        let (variable, place) = (&self.variable, &self.place);
+        Err(format!(
+            "{place}: extern (kcfg) '{variable}': value '{value}' {problem}: declare it as int"
+        ))
     }
 }
 
@@ -158,4 +314,44 @@ pub(crate) fn address(relocation: &Relocation, pages: Option<&Pages>) -> u64 {
     let variable = relocation.variable.as_deref();
     let symbol = variable.and_then(|variable| Some(pages?.address(variable)));
     symbol.unwrap_or(0).wrapping_add(relocation.addend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_types_are_known() {
+        let of = |line: &str| in_source("CONFIG_X", ("a.bpf.c", &format!("\n{line}\n")));
+        let number = |bytes, signed| Some(Kind::Number { bytes, signed });
+        let at = |kind| Some((kind, "a.bpf.c:2".to_owned()));
+        for (line, expected) in [
+            (
+                "extern bool CONFIG_X __kconfig __weak;",
+                at(Some(Kind::Bool)),
+            ),
+            (
+                "extern const volatile int CONFIG_X __kconfig;",
+                at(number(4, true)),
+            ),
+            ("extern unsigned CONFIG_X __kconfig;", at(number(4, false))),
+            (
+                "extern unsigned long CONFIG_X __kconfig;",
+                at(number(8, false)),
+            ),
+            ("extern u16 CONFIG_X __kconfig;", at(number(2, false))),
+            ("extern char CONFIG_X[8] __kconfig;", at(Some(Kind::Text))),
+            ("extern int CONFIG_X[8] __kconfig;", at(None)),
+            (
+                "extern enum libbpf_tristate CONFIG_X __kconfig;",
+                at(Some(Kind::Tristate)),
+            ),
+            ("extern struct x CONFIG_X __kconfig;", at(None)),
+            ("extern my_type CONFIG_X __kconfig;", None),
+            ("extern int CONFIG_X;", None),
+            ("int CONFIG_X;", None),
+        ] {
+            assert_eq!(of(line), expected, "{line}");
+        }
+    }
 }

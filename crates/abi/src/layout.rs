@@ -41,6 +41,10 @@ pub struct Entity {
     pub weight: u32,
     /// A bool in C, in which policy code may have put anything.
     pub disallow: u8,
+    /// The op that inserted it last, by a number (`Host::inserts`); 0: none.
+    pub lab_inserted_in: u8,
+    /// The place in the policy's object right behind that call.
+    pub lab_inserted_at: u32,
 }
 
 /// `struct task_struct`.
@@ -100,6 +104,8 @@ impl Task {
                 flags: 0,
                 weight: 100,
                 disallow: 0,
+                lab_inserted_in: 0,
+                lab_inserted_at: 0,
             },
             comm: [0; 16],
         }
@@ -348,7 +354,9 @@ pub(crate) mod tests {
             tid = "tid",
             flags = "flags",
             weight = "weight",
-            disallow = "disallow"
+            disallow = "disallow",
+            lab_inserted_in = "__lab_inserted_in",
+            lab_inserted_at = "__lab_inserted_at"
         );
         same!(types, "cpumask", CpuMask, bits = "bits");
         same!(types, "rq", RunQueue, cpu = "cpu", curr = "curr");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
 use crate::dwarf::{Shape, Types, Variable};
-use crate::kconfig::{self, Relocation};
+use crate::kconfig::{self, Declared, Relocation};
 use crate::map_def::{self, MapDef};
 use crate::options::{self, OptionError, OptionKind, PolicyOption, Settings};
 use crate::placed::{Placed, place};
@@ -38,6 +38,8 @@ pub struct Object {
     globals: Vec<(String, u64, usize)>,
     /// Lists the relocations whose symbols the loader provides.
     pub(crate) relocations: Vec<Relocation>,
+    /// The variables of the kernel's configuration as it declares them.
+    pub(crate) kconfig: Vec<Declared>,
     left_out: Vec<LeftOut>,
 }
 
@@ -188,6 +190,18 @@ impl Object {
             errors.extend(check_constructors(name, &file).err());
             errors.extend(check_license(name, &file).err());
         }
+        let mut kconfig = Vec::new();
+        let ops_file = ops.as_ref().map_or(name, |ops| ops.file.as_str());
+        for declared in kconfig::declared(&file, &types, (ops_file, source)) {
+            match declared {
+                Ok(declared) => kconfig.push(declared),
+                Err((place, variable)) => errors.push(ObjectError::KconfigType {
+                    policy: name.to_owned(),
+                    place,
+                    variable,
+                }),
+            }
+        }
         let mut maps = Vec::new();
         for map in map_def::read(name, &file, &types, &variables) {
             match map {
@@ -234,6 +248,7 @@ impl Object {
             sleepable,
             globals,
             relocations,
+            kconfig,
             left_out,
             elf,
         })

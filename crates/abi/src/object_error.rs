@@ -81,6 +81,18 @@ pub enum ObjectError {
         /// Names the variable.
         variable: String,
     },
+    /// Reports a variable of the kernel's configuration that is declared with a type that libbpf refuses.
+    #[error(
+        "{policy}: {place}: extern (kcfg) '{variable}': type is unsupported: libbpf takes bool, integers of 1, 2, 4 or 8 bytes, enum libbpf_tristate and arrays of char"
+    )]
+    KconfigType {
+        /// The policy.
+        policy: String,
+        /// Is `file:line` of its declaration.
+        place: String,
+        /// Names the variable.
+        variable: String,
+    },
     /// A map that the virtual kernel does not have.
     #[error("{policy}: {place}: map `{map}`: {reason}")]
     Map {
@@ -99,7 +111,9 @@ impl ObjectError {
     /// Returns `file:line` of the fault, if the object says it.
     pub fn place(&self) -> Option<&str> {
         match self {
-            ObjectError::Op { place, .. } | ObjectError::Map { place, .. } => Some(place),
+            ObjectError::Op { place, .. }
+            | ObjectError::Map { place, .. }
+            | ObjectError::KconfigType { place, .. } => Some(place),
             _ => None,
         }
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use schedlab_engine::KernelVersion;
 use schedlab_engine::consts::SLICE_INF;
 use schedlab_engine::policy::{Env, OpCall, OpsInfo, Policy, PolicyLock, TaskView, ThisCpu};
+use schedlab_engine::{KernelVersion, Place};
 use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
@@ -154,6 +154,14 @@ impl<const AUDITED: bool> Policy for NativePolicy<AUDITED> {
 
     fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         self.runner.describe(cpu, trap)
+    }
+
+    fn place_of_call(&self, cpu: &ThisCpu) -> Option<Place> {
+        self.runner.host().place_of_call(cpu)
+    }
+
+    fn place_of_insertion(&self, task: TaskId) -> Option<Place> {
+        self.runner.host().place_of_insertion(task)
     }
 
     fn describe_held_locks(&self, cpu: &ThisCpu, _: u32) -> String {

@@ -48,8 +48,8 @@ table! {
 
     create_dsq: fn(u64, i32) -> i32 = kfuncs::dsq::create;
     destroy_dsq: fn(u64) = kfuncs::dsq::destroy;
-    dsq_insert: fn(*mut Task, u64, u64, u64) -> bool = kfuncs::dsq::insert;
-    dsq_insert_vtime: fn(*mut Task, u64, u64, u64, u64) -> bool = kfuncs::dsq::insert_vtime;
+    dsq_insert: fn(*mut Task, u64, u64, u64, *const c_void) -> bool = kfuncs::dsq::insert;
+    dsq_insert_vtime: fn(*mut Task, u64, u64, u64, u64, *const c_void) -> bool = kfuncs::dsq::insert_vtime;
     dsq_move_to_local: fn(u64, u64) -> bool = kfuncs::dsq::move_to_local;
     dsq_nr_queued: fn(u64) -> i32 = kfuncs::dsq::nr_queued;
     dsq_peek: fn(u64) -> *mut Task = kfuncs::dsq::peek;

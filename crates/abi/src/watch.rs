@@ -220,8 +220,9 @@ pub extern "C" fn insert(
     dsq: u64,
     slice: u64,
     enq_flags: u64,
+    code: *const c_void,
 ) -> bool {
-    let inserted = dsq::insert(context, p, dsq, slice, enq_flags);
+    let inserted = dsq::insert(context, p, dsq, slice, enq_flags, code);
     inserts(context, p);
     inserted
 }
@@ -234,8 +235,9 @@ pub extern "C" fn insert_vtime(
     slice: u64,
     vtime: u64,
     enq_flags: u64,
+    code: *const c_void,
 ) -> bool {
-    let inserted = dsq::insert_vtime(context, p, dsq, slice, vtime, enq_flags);
+    let inserted = dsq::insert_vtime(context, p, dsq, slice, vtime, enq_flags, code);
     inserts(context, p);
     inserted
 }

@@ -366,7 +366,7 @@ fn kfuncs_say_what_they_cannot_do() {
 fn only_sleepable_ops_call_what_may_sleep() {
     let mut bench = Bench::of(&object("awake"), "");
     let message = bench.simply(OpCall::Init).unwrap_err();
-    let expected = " (awake_init): scx_bpf_create_dsq() may sleep, ";
+    let expected = " (awake_create): scx_bpf_create_dsq() may sleep, ";
     assert!(
         message.starts_with("awake: in ops.init: tests/")
             && message.contains(expected)

@@ -4,8 +4,8 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 
-use common::{Bench, object, object_with, simple};
-use schedlab_abi::KernelVersion;
+use common::{Bench, object, object_with, simple, try_object_as};
+use schedlab_abi::{KernelVersion, NativePolicy};
 use schedlab_engine::ExitKind;
 use schedlab_engine::policy::{
     Answer, DumpContext, Env, IterId, OpCall, OpKind, Policy as _, Reply, Request, ThisCpu,
@@ -593,6 +593,68 @@ fn the_kernels_configuration_is_that_of_the_machine() {
                 message.contains("in ops.enqueue"),
                 "{cc}: {mistake}: {message}"
             );
+        }
+    }
+}
+
+/// The types that libbpf takes, and what it says of others (`find_kcfg_type()`, `set_kcfg_value_num()`).
+#[test]
+fn variables_of_the_configuration_have_types_that_hold_their_values() {
+    let there = |cc: &&str| {
+        let version = std::process::Command::new(cc).arg("--version").output();
+        version.is_ok_and(|output| output.status.success())
+    };
+    for cc in ["cc", "clang", "clang-22"].into_iter().filter(there) {
+        let version = std::process::Command::new(cc).arg("--version").output();
+        let version = String::from_utf8_lossy(&version.unwrap().stdout).into_owned();
+        let is_clang = version.contains("clang");
+        let load = |kind: u32, hz: u32| -> Result<(), String> {
+            let object = try_object_as("kconfig_types", cc, &[format!("-DTYPE={kind}")])
+                .map_err(|errors| errors.to_string())?;
+            let mut machine = Machine::builtin("laptop").unwrap();
+            machine.hz = hz;
+            let settings = object.settings(&[]).unwrap();
+            NativePolicy::load(&object, &settings, &machine, KernelVersion::V7_2)
+                .map(|_| ())
+                .map_err(|error| error.to_string())
+        };
+        let at = |line: u32, says: &str| {
+            let place = format!("tests/fixtures/kconfig_types.bpf.c:{line}");
+            Err(format!(
+                "kconfig_types: {place}: extern (kcfg) 'CONFIG_HZ': {says}"
+            ))
+        };
+        let remedy = |says: &str| format!("{says}: declare it as int");
+        let unsupported = "type is unsupported: libbpf takes bool, integers of 1, 2, 4 or 8 bytes, enum libbpf_tristate and arrays of char";
+        let integer = remedy("value '250' implies integer, char, or boolean type");
+        for (kind, hz, expected) in [
+            (0, 250, Ok(())),
+            (
+                0,
+                40_000,
+                at(22, &remedy("value '40000' doesn't fit in 2 bytes")),
+            ),
+            (1, 1, Ok(())),
+            (
+                1,
+                250,
+                at(10, &remedy("value '250' isn't boolean compatible")),
+            ),
+            (2, 100, Ok(())),
+            (
+                2,
+                250,
+                at(12, &remedy("value '250' doesn't fit in 1 bytes")),
+            ),
+            (3, 250, at(14, &integer)),
+            (4, 250, at(16, &integer)),
+            (5, 250, at(18, unsupported)),
+            (6, 250, at(20, unsupported)),
+        ] {
+            // For clang the source is read, whose first declaration this is.
+            if kind == 1 || !is_clang {
+                assert_eq!(load(kind, hz), expected, "{cc}: {kind}");
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use schedlab_sweep::{Definition, Feature, MEASURES, Row, Space};
+use schedlab_sweep::{Definition, Feature, Row, Space};
 use serde::Serialize;
 
 use crate::AnalysisError;
@@ -70,12 +70,13 @@ impl Data {
         workload: &str,
         measure: &str,
     ) -> Result<Data, AnalysisError> {
-        if !MEASURES.contains(&measure) {
+        let kept = definition.measures();
+        let Some(index) = kept.iter().position(|known| known == measure) else {
             return Err(AnalysisError::Measure {
                 asked: measure.to_owned(),
-                known: MEASURES.join(", "),
+                known: kept.join(", "),
             });
-        }
+        };
         let space = definition.space.clone();
         let size = usize::try_from(space.len()).expect("a space that was run fits into memory");
         let mut points = vec![Point::default(); size];
@@ -83,10 +84,10 @@ impl Data {
         for row in rows.iter().filter(|row| row.workload == workload) {
             let (place, _, repetition) = definition.parts(row.job);
             let point = &mut points[definition.points()[place] as usize];
-            match row.value(measure) {
+            match row.values[index] {
                 Some(value) if row.is_done() => {
                     point.values.insert(repetition, value);
-                    metric.get_or_insert_with(|| metric_of(measure, row));
+                    metric.get_or_insert_with(|| metric_of(definition, measure, row));
                 }
                 _ if row.is_done() => point.absent = true,
                 _ => point.failed = true,
@@ -259,7 +260,14 @@ fn common(space: &Space, points: &[usize]) -> Vec<String> {
         .collect()
 }
 
-fn metric_of(measure: &str, row: &Row) -> Metric {
+fn metric_of(definition: &Definition, measure: &str, row: &Row) -> Metric {
+    if let Some(part) = definition.part_score(&row.workload, measure) {
+        return Metric {
+            name: measure.to_owned(),
+            unit: part.unit.clone(),
+            higher: part.higher_is_better,
+        };
+    }
     if measure == "score" {
         return Metric {
             name: measure.to_owned(),
@@ -277,7 +285,8 @@ fn metric_of(measure: &str, row: &Row) -> Metric {
     Metric {
         name: measure.to_owned(),
         unit: unit.to_owned(),
-        higher: matches!(measure, "work" | "fairness.jain" | "cpu.user_pct"),
+        higher: matches!(measure, "work" | "fairness.jain" | "cpu.user_pct")
+            || measure.ends_with(".work"),
     }
 }
 

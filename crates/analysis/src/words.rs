@@ -309,7 +309,10 @@ fn spread(analysis: &Analysis) -> String {
         "more"
     };
     let worst = 100.0 * part((study.worst - study.best).abs(), study.best);
-    let worst = if worst.is_finite() {
+    let worst = if worst.is_finite() && worst >= 1_000.0 && !analysis.higher_is_better {
+        // A large percentage says less than a factor.
+        format!("{:.0} times as much", 1.0 + worst / 100.0)
+    } else if worst.is_finite() {
         format!("{worst:.0} % {compared}")
     } else {
         // Nothing is a percentage of nothing.

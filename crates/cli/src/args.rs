@@ -156,7 +156,7 @@ Schedulers are separated by commas; options follow a colon. A part with `=` in
 it belongs to the scheduler before: in `a:x=1,y=2,b`, y is an option of a.")]
 pub struct SimArgs {
     /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json, a pipe), or `-` for standard input; 'A + B' runs both
-    #[arg(value_hint = ValueHint::FilePath)]
+    #[arg(value_hint = ValueHint::FilePath, value_parser = workload)]
     pub workload: String,
     #[command(flatten)]
     pub common: SimCommon,
@@ -215,7 +215,7 @@ that was interrupted in any way goes on where it was when it is started again,
 and ends with the same files. `schedlab analyze FOLDER` explains them.")]
 pub struct SweepArgs {
     /// Workloads, WORKLOAD[:option=value,…]
-    #[arg(required = true, value_name = "WORKLOAD", value_hint = ValueHint::FilePath)]
+    #[arg(required = true, value_name = "WORKLOAD", value_hint = ValueHint::FilePath, value_parser = workload)]
     pub workloads: Vec<String>,
     /// The scheduler whose options are swept: a name, or the path of a .bpf.c file
     #[arg(long, value_name = "SCHEDULER", value_hint = ValueHint::FilePath)]
@@ -235,15 +235,15 @@ pub struct SweepArgs {
     /// Simulate each combination, even those that the scheduler's source declares equivalent (`Mute:`)
     #[arg(long)]
     pub each: bool,
-    /// Write results every N seconds
+    /// Write results every so often: 10 (seconds), 500ms, 1min; 0: after each run
     #[arg(
         long,
-        value_name = "SECONDS",
-        default_value_t = 10,
-        value_parser = RangedI64ValueParser::<u64>::new().range(0..=i64::MAX),
+        value_name = "TIME",
+        default_value_t = Duration::from_secs(10),
+        value_parser = time,
         allow_negative_numbers = true
     )]
-    pub keep: u64,
+    pub keep: Duration,
     /// Run the workloads' real programs in this kernel, one after another in random order
     ///
     /// Each scheduler is loaded, the workload runs, and the scheduler is unloaded. Before the first run every
@@ -381,9 +381,9 @@ pub struct SimCommon {
     /// Which kernel's sched_ext is simulated
     #[arg(long, value_name = "VERSION", default_value = SimSpec::KERNEL, value_parser = PossibleValuesParser::new(KernelVersion::ALL.map(KernelVersion::name)))]
     pub kernel: String,
-    /// Stop a run after N simulated seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = SimSpec::TIME_LIMIT_S, value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: u64,
+    /// Stop a run after so much simulated time: 90 (seconds), 500ms, 1.5min
+    #[arg(long, value_name = "TIME", default_value_t = SimSpec::TIME_LIMIT, value_parser = limit, allow_negative_numbers = true)]
+    pub time_limit: Duration,
     /// Runs at the same time [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub jobs: Option<u16>,
@@ -448,9 +448,9 @@ pub struct ReproduceArgs {
     /// and by how many decisions, not how fast a machine is; these figures are marked.
     #[arg(long)]
     pub vm: bool,
-    /// Stop a run in a virtual machine after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "vm", value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: u64,
+    /// Stop a run in a virtual machine after so long: 90 (seconds), 500ms, 1.5min
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(300), requires = "vm", value_parser = limit, allow_negative_numbers = true)]
+    pub time_limit: Duration,
     /// Simulate this machine instead of the study's
     #[arg(short, long, value_name = "MACHINE", value_hint = ValueHint::FilePath)]
     pub machine: Option<String>,
@@ -483,7 +483,7 @@ Examples:
 `kernel` is the kernel's own scheduler.")]
 pub struct RunArgs {
     /// WORKLOAD[:option=value,…], the path of an rt-app file, or `-` for one on standard input; or a command after `--`
-    #[arg(conflicts_with = "command", required_unless_present = "command")]
+    #[arg(conflicts_with = "command", required_unless_present = "command", value_parser = workload)]
     pub workload: Option<String>,
     /// Schedulers: names with options, paths of .bpf.c files, `kernel`, or `all`
     #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
@@ -514,9 +514,9 @@ pub struct RunArgs {
     /// With fewer than six runs no 95 % interval exists: a difference that the table shows may be chance.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000), allow_negative_numbers = true)]
     pub repeat: u32,
-    /// Give a run up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: u64,
+    /// Give a run up after so long: 90 (seconds), 500ms, 1.5min
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(600), value_parser = limit, allow_negative_numbers = true)]
+    pub time_limit: Duration,
     #[command(flatten)]
     pub show: ShowArgs,
     /// Compare scores of an emulated machine, too
@@ -579,9 +579,9 @@ pub struct VmArgs {
         allow_negative_numbers = true
     )]
     pub cpus: u32,
-    /// Stop the command, with its machine, after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: u64,
+    /// Stop the command, with its machine, after so long: 90 (seconds), 500ms, 1.5min
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(600), value_parser = limit, allow_negative_numbers = true)]
+    pub time_limit: Duration,
     /// The command to run; its standard input is empty
     #[arg(last = true, required = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
@@ -592,9 +592,9 @@ pub struct VmArgs {
 pub struct EmulateArgs {
     /// Folder of the jobs and results
     pub folder: PathBuf,
-    /// Give a run up after so many seconds
-    #[arg(long, default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: u64,
+    /// Give a run up after so long
+    #[arg(long, default_value_t = Duration::from_secs(600), value_parser = limit, allow_negative_numbers = true)]
+    pub time_limit: Duration,
 }
 
 /// Arguments of `load`
@@ -608,7 +608,7 @@ Examples:
   schedlab run --vm -s dss,kernel -- schedlab load pipe --original")]
 pub struct LoadArgs {
     /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json, a pipe), or `-` for standard input; 'A + B' runs both
-    #[arg(value_hint = ValueHint::FilePath)]
+    #[arg(value_hint = ValueHint::FilePath, value_parser = workload)]
     pub workload: String,
     /// Run the well-known program that the workload is a model of
     ///
@@ -631,23 +631,36 @@ pub struct LoadArgs {
         allow_negative_numbers = true
     )]
     pub seed: u64,
-    /// Stop it after N seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: u64,
+    /// Stop it after so long: 90 (seconds), 500ms, 1.5min
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(600), value_parser = limit, allow_negative_numbers = true)]
+    pub time_limit: Duration,
     #[command(flatten)]
     pub show: ShowArgs,
 }
 
-/// Reads a bound on running time, in whole seconds up to 11 days: `90`, `90s`, `1.5m`, `2h`.
-fn seconds(text: &str) -> Result<u64, String> {
-    const MAX: u64 = 1_000_000;
-    const SECOND: Duration = Duration::from_secs(1);
-    let time = Duration::parse(text, SECOND).filter(|time| time.ns() % SECOND.ns() == 0);
-    let seconds = time.map(|time| time.ns() / SECOND.ns());
-    let seconds = seconds.filter(|seconds| (1..=MAX).contains(seconds));
-    seconds.ok_or_else(|| {
-        format!("write whole seconds from 1 to {MAX}, for example 90, 90s, 1.5m or 2h")
+/// A workload as it was meant: without the space that keeps `-:duration=2` from being a flag.
+fn workload(text: &str) -> Result<String, String> {
+    Ok(text.trim().to_owned())
+}
+
+/// Reads a time of up to 11 days, in seconds where it names no unit.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = Duration::parse(text, Duration::from_secs(1));
+    let time = time.filter(|time| *time <= SimSpec::TIME_LIMIT_MAX);
+    time.ok_or_else(|| {
+        format!(
+            "write a time up to {}, for example 90 (seconds), 500ms, 250us, 1.5min or 2h",
+            SimSpec::TIME_LIMIT_MAX
+        )
     })
+}
+
+/// Reads a bound on running time, which is not 0.
+fn limit(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("a run needs some time, for example 500ms".to_owned()),
+        limit => Ok(limit),
+    }
 }
 
 /// Returns a seed, any whole number of 64 bits.
@@ -766,19 +779,45 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_whole_seconds_in_any_unit() {
-        for (text, expected) in [
-            ("90", 90),
-            ("10s", 10),
-            ("1.5m", 90),
-            ("2h", 7_200),
-            ("2000ms", 2),
+    fn limits_are_times_in_any_unit() {
+        for (text, ns) in [
+            ("90", 90_000_000_000),
+            ("10s", 10_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("1.5m", 90_000_000_000),
+            ("2min", 120_000_000_000),
+            ("2h", 7_200_000_000_000),
+            ("500ms", 500_000_000),
+            ("250us", 250_000),
+            ("7ns", 7),
         ] {
-            assert_eq!(seconds(text), Ok(expected), "{text}");
+            assert_eq!(limit(text), Ok(Duration::from_ns(ns)), "{text}");
         }
-        for wrong in ["0", "1.5s", "-1", "10d", "1000001", ""] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+        for wrong in ["0", "0ms", "-1", "10d", "1000001", "", "0.5ns"] {
+            assert!(limit(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(time("0"), Ok(Duration::ZERO));
+    }
+
+    /// A flag that takes a number of seconds without a unit would be the only one.
+    #[test]
+    fn every_flag_with_a_time_takes_units() {
+        let all = Cli::command();
+        let mut seen = 0;
+        for command in all.get_subcommands() {
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string);
+                let help = help.unwrap_or_default();
+                let id = format!("{} --{}", command.get_name(), argument.get_id());
+                let names = argument.get_value_names().unwrap_or_default();
+                assert!(names.iter().all(|name| name != "SECONDS"), "{id}");
+                if names.iter().any(|name| name == "TIME") {
+                    seen += 1;
+                    assert!(help.contains("500ms"), "{id}: {help}");
+                }
+            }
+        }
+        assert!(seen >= 7, "{seen} flags take a time");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod progress;
 mod results;
 mod signals;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -27,7 +28,7 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = match args::Cli::try_parse() {
+    let cli = match args::Cli::try_parse_from(workloads_of_stdin(std::env::args_os())) {
         Ok(cli) => cli,
         // Nothing asked for: what there is, rather than that something is missing.
         Err(help)
@@ -82,6 +83,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// Marks workloads of standard input that are more than `-` (`-:duration=2`, `- + cpu`) by a space before them, so that
+/// they are not taken for flags. What reads a workload takes the space away ([`args::workload`]).
+fn workloads_of_stdin(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut before_command = true;
+    let marked = words.map(|word| {
+        before_command &= word != "--";
+        let bytes = word.as_encoded_bytes();
+        match bytes.starts_with(b"-:") || bytes.starts_with(b"- ") {
+            true if before_command => {
+                let mut marked = OsString::from(" ");
+                marked.push(word);
+                marked
+            }
+            _ => word,
+        }
+    });
+    marked.collect()
+}
+
 /// Formats an error with its causes, without those that the one before includes already.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
@@ -119,7 +139,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Which argument is no text.
-fn not_utf8(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> String {
+fn not_utf8(mut arguments: impl Iterator<Item = OsString>) -> String {
     let strange = arguments.find(|one| one.to_str().is_none());
     format!(
         "the argument {:?} is not UTF-8: rename what it names",
@@ -202,6 +222,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_workload_of_standard_input_is_no_flag() {
+        let parsed = |words: &[&str]| {
+            let words = ["schedlab", "sim"].iter().chain(words).map(OsString::from);
+            args::Cli::try_parse_from(workloads_of_stdin(words))
+        };
+        for text in [
+            "-",
+            "-:duration=2",
+            "- + cpu",
+            "-:duration=2 + cpu",
+            "cpu + -",
+        ] {
+            let cli = parsed(&[text, "-s", "fifo", "-c", "2"]).unwrap();
+            let args::Command::Sim(args) = cli.command else {
+                panic!("{cli:?}");
+            };
+            assert_eq!(args.workload, text);
+        }
+        assert!(parsed(&["-x", "-s", "fifo"]).is_err());
+        let command = ["x", "--", "-:a"].map(OsString::from);
+        assert_eq!(workloads_of_stdin(command.clone().into_iter()), command);
+    }
+
+    #[test]
     fn a_cause_is_told_once() {
         let cause = std::io::Error::from(std::io::ErrorKind::NotFound);
         let error = anyhow::Error::new(cause).context("x.json: entity not found");
@@ -212,10 +256,7 @@ mod tests {
     #[test]
     fn an_argument_that_is_no_text_is_named() {
         use std::os::unix::ffi::OsStringExt as _;
-        let arguments = [
-            "schedlab".into(),
-            std::ffi::OsString::from_vec(b"x\xff".to_vec()),
-        ];
+        let arguments = ["schedlab".into(), OsString::from_vec(b"x\xff".to_vec())];
         let told = not_utf8(arguments.into_iter());
         assert_eq!(
             told,

@@ -178,7 +178,7 @@ const CASES: &[(&str, i32, &[&str])] = &[
     (
         "sim cpu -s kernel --time-limit -1",
         2,
-        &["write whole seconds from 1 to 1000000, for example 90, 90s"],
+        &["write a time up to 1000000s, for example 90 (seconds), 500ms"],
     ),
     (
         "sim cpu -s kernel --measures wakeup.latency_p99",

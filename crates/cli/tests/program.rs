@@ -37,6 +37,67 @@ fn a_table_of_80_columns_on_standard_output_and_nothing_else() {
     }
 }
 
+/// The table reports an unanswered or overloaded service where its columns do not show it.
+#[test]
+fn a_service_without_answers_and_one_that_is_overloaded_are_reported() {
+    let both = |workload: &str| {
+        let run = |more: &[&str]| {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+            program
+                .args(["sim", workload, "-s", "kernel", "-c", "2"])
+                .args(more);
+            let output = program.output().expect("the program starts");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{stderr}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let document: serde_json::Value = serde_json::from_str(&run(&["--json", "-"])).unwrap();
+        let message = document["results"][0]["message"].as_str();
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        (words(&run(&[])), message.unwrap_or_default().to_owned())
+    };
+    for (workload, note) in [
+        (
+            "service:rate=100,service=10s,duration=1s",
+            "service has no score: none of its requests was answered before the run ended",
+        ),
+        (
+            "cpu:duration=1s + service:rate=100,service=10s,duration=1s",
+            "service has no score: none of its requests was answered before the run ended",
+        ),
+        (
+            "service:rate=9000,service=1ms,duration=1s",
+            "service was asked for more than it could answer: ",
+        ),
+    ] {
+        let (table, message) = both(workload);
+        assert!(table.contains(note), "{workload}: {table}");
+        assert!(message.starts_with(note), "{workload}: {message}");
+    }
+    let (_, message) = both("service:rate=100,service=1ms,duration=1s");
+    assert_eq!(message, "");
+}
+
+/// A limit may be shorter than a second.
+#[test]
+fn time_limits_have_units() {
+    let output = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(["sim", "cpu:loops=1000000,duration=0", "-s", "kernel"])
+        .args(["-c", "1", "--time-limit", "500ms", "--json", "-"])
+        .output()
+        .expect("the program starts");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let result = &document["results"][0];
+    assert_eq!(result["exit"], "time_limit", "{result}");
+    let message = result["message"].as_str().unwrap();
+    assert!(
+        message.contains("had not ended after 500 ms of simulated time"),
+        "{message}"
+    );
+    let replay = result["replay"].as_str().unwrap();
+    assert!(replay.ends_with(" --time-limit 500ms"), "{replay}");
+}
+
 /// Input from a pipe can be read only once.
 #[test]
 fn a_file_is_read_once_for_all_runs() {
@@ -253,6 +314,22 @@ fn lists_fit_80_columns() {
         "{text}"
     );
     assert!(stdout("list workloads cpu").contains("duration="));
+}
+
+/// A list for scripts has all names and their details.
+#[test]
+fn a_list_can_be_read_by_programs() {
+    let document: serde_json::Value = serde_json::from_str(&stdout("list --json")).unwrap();
+    for (kind, name) in [
+        ("schedulers", "fifo"),
+        ("workloads", "service"),
+        ("machines", "laptop"),
+        ("experiments", "chat-locks"),
+        ("measures", "wakeup.latency_ns_p99"),
+    ] {
+        let items = document[kind].as_array().unwrap();
+        assert!(items.iter().any(|item| item["name"] == name), "{kind}");
+    }
 }
 
 /// A failure during the run is no error of the command line: it has a result, which says so.

@@ -59,6 +59,19 @@ fn a_workload_may_come_from_standard_input_or_a_pipe() {
     for workload in ["-", "/dev/stdin", "/dev/fd/0:duration=1"] {
         assert_eq!(measures(&sim(workload)), expected, "{workload}");
     }
+    // With options, and beside another one, though it begins like a flag.
+    assert_eq!(measures(&sim("-:duration=1")), expected);
+    let both = |command: &str, rest: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        program.args([command, "- + cpu:loops=1,duration=0"]);
+        program.args(rest).args(["--json", "-"]);
+        program.current_dir(folder.path());
+        measures(&fed(program))
+    };
+    for measures in [both("sim", &["-s", "fifo", "-c", "2"]), both("load", &[])] {
+        assert_eq!(measures["stdin.rtapp.a-0.iterations"], 3, "{measures}");
+        assert!(measures["cpu.score"].is_number(), "{measures}");
+    }
     // Several runs read it once.
     let several = fed(schedlab(
         "sim - -s fifo,kernel -c 1,2 --json -",

@@ -340,6 +340,65 @@ fn a_sweep_is_analysed_into_text_page_and_document() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("holds no sweep"));
 }
 
+/// Each part of a workload that is composed of several is judged by its own score.
+#[test]
+fn a_part_of_a_workload_has_its_own_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let schedlab = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        let output = command.args(words).current_dir(folder.path()).output();
+        let output = output.expect("the program starts");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), output.stdout, stderr)
+    };
+    let both = "cpu:duration=30ms + pipe:loops=20";
+    let sweep = ["sweep", both, "pipe:loops=10", "--space", "feature"];
+    let rest = [
+        "--fix",
+        "slice=split",
+        "--sample",
+        "6",
+        "-c",
+        "2",
+        "--out",
+        "swept",
+    ];
+    let (done, _, stderr) = schedlab(&[&sweep[..], &rest[..]].concat());
+    assert!(done, "{stderr}");
+    let analysed = |measure: &str| {
+        let line = ["analyze", "swept", "--measure", measure, "--json", "-"];
+        let (done, stdout, stderr) = schedlab(&line);
+        let document: serde_json::Value = serde_json::from_slice(&stdout).unwrap_or_default();
+        (done, document, stderr)
+    };
+    // The same schedulers run alone have the same scores: those of the best and the worst are among them.
+    for (measure, higher) in [
+        ("cpu.score", true),
+        ("pipe.score", false),
+        ("pipe.cpu_ns", false),
+    ] {
+        let (done, document, stderr) = analysed(measure);
+        assert!(done, "{measure}: {stderr}");
+        let workloads = document["workloads"].as_array().unwrap();
+        assert_eq!(workloads.len(), 1, "the other one has no parts: {document}");
+        let analysis = &workloads[0];
+        assert_eq!(analysis["measure"], measure);
+        assert_eq!(analysis["higher_is_better"], higher, "{measure}");
+        let best = analysis["study"]["best_scheduler"].as_str().unwrap();
+        let line = ["sim", both, "-s", best, "-c", "2", "--json", "-"];
+        let (_, stdout, _) = schedlab(&line);
+        let run: serde_json::Value = serde_json::from_slice(&stdout).unwrap();
+        let alone = run["results"][0]["measures"][measure].as_f64().unwrap();
+        assert_eq!(analysis["study"]["best"].as_f64(), Some(alone), "{measure}");
+        if measure.ends_with("score") {
+            let unit = &run["results"][0]["measures"][format!("{measure}_unit")];
+            assert_eq!(&analysis["unit"], unit);
+        }
+    }
+    let (done, _, stderr) = analysed("cpu.scor");
+    assert!(!done && stderr.contains("`cpu.score`"), "{stderr}");
+}
+
 #[test]
 fn the_first_failure_is_told_with_its_replay() {
     let folder = tempfile::tempdir().unwrap();

@@ -15,7 +15,7 @@ mod testing;
 mod tests;
 
 pub use contract::mutation::Mutation;
-pub use contract::outcome::{ExitInfo, ExitKind};
+pub use contract::outcome::{ExitInfo, ExitKind, Place};
 pub use contract::scenario::{
     HostFailure, Hotplug, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
 };

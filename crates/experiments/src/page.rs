@@ -1,11 +1,14 @@
 //! Experiments as a page: charts with the spread over seeds, and every figure in a table.
 
+use std::collections::BTreeSet;
+
 use schedlab_figures::{Axis, Chart, Mark, Page, Point, Section, Series, Table};
 use schedlab_report::RunResult;
 use schedlab_report::export::number::{digits, grouped};
 use schedlab_trace::counted;
 
 use crate::evaluate::{Cell, Panel, Spectrum, Standing, Timeline};
+use crate::over::Over;
 use crate::{Experiment, Finding};
 
 /// An experiment with what its runs said.
@@ -66,7 +69,9 @@ fn section(told: &Told) -> Section {
     } = told;
     // First the answer, then what was run for it.
     let mut text: Vec<String> = findings.iter().map(Finding::told).collect();
-    text.extend(experiment.about.iter().cloned());
+    let cpus = cpus_in_words(&cpus_of(panels));
+    let about = experiment.about.iter();
+    text.extend(about.map(|paragraph| paragraph.replace(CPUS, &cpus)));
     text.push(format!("Source: {}.", experiment.source));
     let mut cells = panels
         .iter()
@@ -107,6 +112,40 @@ fn section(told: &Told) -> Section {
     }
 }
 
+/// Stands in an experiment's text for the numbers of CPUs that were run.
+const CPUS: &str = "{cpus}";
+
+/// The numbers of CPUs of what was run.
+fn cpus_of(panels: &[Panel]) -> Vec<u64> {
+    let mut found = BTreeSet::new();
+    for panel in panels {
+        match (&panel.over, panel.cpus) {
+            (Over::Cpus, _) => found.extend(panel.columns.iter().map(|&column| column as u64)),
+            (Over::Option(_), cpus) => found.extend(cpus.map(u64::from)),
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Numbers of CPUs in words: `8 CPUs`, `2 and 8 CPUs`, `1 to 8 CPUs`.
+pub(crate) fn cpus_in_words(cpus: &[u64]) -> String {
+    let Some((last, others)) = cpus.split_last() else {
+        return "the machine's CPUs".to_owned();
+    };
+    let others: Vec<String> = others.iter().map(u64::to_string).collect();
+    match others.len() {
+        0 => counted(*last, "CPU"),
+        1 | 2 => format!("{} and {last} CPUs", others.join(", ")),
+        _ => format!("{} to {last} CPUs", others[0]),
+    }
+}
+
+/// A heading without a unit that the axis shows as another one.
+fn quantity(heading: &str) -> &str {
+    let unit = |unit| heading.strip_suffix(unit);
+    unit(", ns").or_else(|| unit(", bytes")).unwrap_or(heading)
+}
+
 fn chart(panel: &Panel) -> Chart {
     let mut series = Vec::new();
     for row in &panel.rows {
@@ -139,7 +178,7 @@ fn chart(panel: &Panel) -> Chart {
         }
     }
     Chart {
-        title: format!("{} — {}", panel.heading, panel.title()),
+        title: format!("{} — {}", quantity(&panel.heading), panel.title()),
         x: axis(panel),
         y: Axis::linear(&panel.heading),
         series,
@@ -182,7 +221,7 @@ fn emulated(panel: &Panel) -> Option<Chart> {
         .collect();
     let several = series.iter().any(|series| series.points.len() > 1);
     several.then(|| Chart {
-        title: format!("emulated: {} — {}", panel.heading, panel.title()),
+        title: format!("emulated: {} — {}", quantity(&panel.heading), panel.title()),
         series,
         ..chart(panel)
     })
@@ -323,11 +362,9 @@ fn table_row(scheduler: &str, column: f64, cell: &Cell) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::evaluate::Row;
-    use crate::over::Over;
 
-    #[test]
-    fn series_are_called_by_their_columns_in_words() {
-        let mut panel = Panel {
+    fn panel() -> Panel {
+        Panel {
             workload: "pipe".into(),
             machine: "laptop".into(),
             cpus: None,
@@ -340,7 +377,45 @@ mod tests {
             rows: Vec::new(),
             histograms: Vec::new(),
             timelines: Vec::new(),
-        };
+        }
+    }
+
+    /// Each experiment names the CPUs of the panels, whatever its study had.
+    #[test]
+    fn texts_name_the_cpus_that_ran() {
+        let mut of_cpus = panel();
+        of_cpus.columns = vec![2.0, 8.0];
+        let mut of_option = panel();
+        of_option.over = Over::Option("rooms".into());
+        of_option.cpus = Some(4);
+        let mut named = 0;
+        for name in crate::builtin_names() {
+            let experiment = crate::builtin(name)
+                .expect("it is there")
+                .expect("it is right");
+            let text = |panels: Vec<Panel>| {
+                let told = Told {
+                    experiment: experiment.clone(),
+                    findings: Vec::new(),
+                    panels,
+                };
+                section(&told).text.join("\n")
+            };
+            let one = text(vec![of_option.clone()]);
+            let both = text(vec![of_cpus.clone(), of_option.clone()]);
+            assert!(!both.contains('{'), "{name}: {both}");
+            if one != both {
+                named += 1;
+                assert!(one.contains("4 CPUs"), "{name}: {one}");
+                assert!(both.contains("2, 4 and 8 CPUs"), "{name}: {both}");
+            }
+        }
+        assert!(named >= 8, "{named}");
+    }
+
+    #[test]
+    fn series_are_called_by_their_columns_in_words() {
+        let mut panel = panel();
         let title = |panel: &Panel, column: f64| {
             let one = Timeline {
                 measure: "runqueue.len".into(),
@@ -428,5 +503,24 @@ mod tests {
         assert_eq!(told(false, true), (true, true));
         assert_eq!(told(true, false), (true, true));
         assert_eq!(told(false, false), (false, false));
+    }
+
+    #[test]
+    fn numbers_of_cpus_are_those_that_ran() {
+        assert_eq!(cpus_in_words(&[]), "the machine's CPUs");
+        assert_eq!(cpus_in_words(&[1]), "1 CPU");
+        assert_eq!(cpus_in_words(&[8]), "8 CPUs");
+        assert_eq!(cpus_in_words(&[2, 8]), "2 and 8 CPUs");
+        assert_eq!(cpus_in_words(&[2, 4, 8]), "2, 4 and 8 CPUs");
+        assert_eq!(cpus_in_words(&[1, 2, 4, 8]), "1 to 8 CPUs");
+    }
+
+    /// The axis shows µs where the values are in ns: its label says which, and the title does not.
+    #[test]
+    fn titles_have_no_unit_of_time() {
+        assert_eq!(quantity("time of a round, ns"), "time of a round");
+        assert_eq!(quantity("size, bytes"), "size");
+        assert_eq!(quantity("contention, %"), "contention, %");
+        assert_eq!(quantity("messages"), "messages");
     }
 }

@@ -1,5 +1,6 @@
 //! Workloads that are too small for a machine.
 
+use crate::page::cpus_in_words;
 use std::collections::BTreeMap;
 
 use schedlab_report::RunResult;
@@ -26,11 +27,11 @@ pub fn too_small(results: &[RunResult]) -> Vec<String> {
                 .filter(|&(cpus, tasks)| tasks < u64::from(cpus))
                 .collect();
             let tasks = idle.iter().map(|&(_, tasks)| tasks).max()?;
-            let cpus: Vec<String> = idle.iter().map(|(cpus, _)| cpus.to_string()).collect();
+            let cpus: Vec<u64> = idle.iter().map(|&(cpus, _)| cpus.into()).collect();
             Some(format!(
-                "{workload} never had more than {} on {} CPUs: it is too small for so many, and the others had nothing to do",
+                "{workload} never had more than {} on {}: it is too small for so many, and the others had nothing to do",
                 counted(tasks, "runnable task"),
-                cpus.join(", ")
+                cpus_in_words(&cpus)
             ))
         })
         .collect()
@@ -71,7 +72,7 @@ mod tests {
         assert_eq!(
             too_small(&results),
             [
-                "a never had more than 5 runnable tasks on 8, 96 CPUs: it is too small for so many, and the others had nothing to do"
+                "a never had more than 5 runnable tasks on 8 and 96 CPUs: it is too small for so many, and the others had nothing to do"
             ]
         );
     }

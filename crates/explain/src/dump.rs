@@ -74,6 +74,8 @@ pub struct Ejection {
     pub scheduler: Option<String>,
     pub kind: Option<Kind>,
     pub message: String,
+    /// Where the policy's call is, in the simulator's words (`in ops.enqueue at mine.bpf.c:12`).
+    pub place: Option<String>,
     pub exit_code: Option<i64>,
     /// The current task where the dump was made.
     pub triggered_by: Option<Label>,

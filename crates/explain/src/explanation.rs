@@ -343,14 +343,11 @@ fn place(ejection: &Ejection) -> (Option<String>, Option<String>) {
     use std::sync::LazyLock;
 
     use regex::Regex;
-    static OP: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bin ops\.(\w+)"));
+    static OP: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:\bin|\):) ops\.(\w+)"));
     static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./+-]+\.[ch]:\d+"));
-    let op = OP
-        .captures(&ejection.message)
-        .map(|found| found[1].to_owned());
-    let line = LINE
-        .find(&ejection.message)
-        .map(|found| found.as_str().to_owned());
+    let told = ejection.place.as_ref().unwrap_or(&ejection.message);
+    let op = OP.captures(told).map(|found| found[1].to_owned());
+    let line = LINE.find(told).map(|found| found.as_str().to_owned());
     (ejection.op().or(op), line)
 }
 

@@ -1,8 +1,12 @@
 //! Reads ejections from schedlab's own results (`--json`).
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde::Deserialize;
 
 use crate::dump::{Ejection, Kind};
+use crate::pattern::pattern;
 use crate::read;
 
 #[derive(Deserialize)]
@@ -48,23 +52,35 @@ pub fn ejection(
     let mut ejection = told.unwrap_or_default();
     ejection.scheduler = Some(scheduler.to_owned());
     ejection.kind = Some(kind);
-    message_of(kind, message.unwrap_or_default()).clone_into(&mut ejection.message);
+    let (message, place) = message_of(kind, message.unwrap_or_default());
+    message.clone_into(&mut ejection.message);
+    ejection.place = place.map(str::to_owned);
     ejection.exit_code = exit_code;
     // It is all of the dump that there is.
     ejection.has_end = ejection.has_states;
     Some(ejection)
 }
 
-/// Returns the kernel's message from a result's `reason, code 0x1 (message)`, any part of which may be missing.
-fn message_of(kind: Kind, message: &str) -> &str {
+/// Returns the kernel's message and the place from a result's `reason, code 0x1 (message), in ops.enqueue at FILE:LINE`,
+/// any part of which may be missing.
+fn message_of(kind: Kind, message: &str) -> (&str, Option<&str>) {
+    static PLACE: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"(?s)^(.*), (in (?:ops\.\w+|a timer callback)(?: at [^\n]+)?)$"));
     let Some(rest) = message.strip_prefix(kind.reason()) else {
-        return message;
+        return (message, None);
     };
+    let found = PLACE.captures(rest);
+    let (rest, place) = match &found {
+        Some(found) => (found.get(1), found.get(2)),
+        None => (None, None),
+    };
+    let rest = rest.map_or(&message[kind.reason().len()..], |rest| rest.as_str());
     let inner = rest.find('(').map(|at| rest[at + 1..].trim_end());
-    match inner {
+    let inner = match inner {
         Some(inner) => inner.strip_suffix(')').unwrap_or(inner),
         None => "",
-    }
+    };
+    (inner, place.map(|place| place.as_str()))
 }
 
 /// Reads a document; `None` if it is not schedlab's.
@@ -80,4 +96,37 @@ pub fn read_document(bytes: &[u8]) -> Option<Vec<Ejection>> {
         )
     };
     Some(document.results.iter().filter_map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_beside_the_kernel_s_words_is_told_apart() {
+        let of = |text| message_of(Kind::Error, text);
+        assert_eq!(
+            of("runtime error (invalid CPU -3), in ops.enqueue at mine.bpf.c:12 (mine_enqueue)"),
+            (
+                "invalid CPU -3",
+                Some("in ops.enqueue at mine.bpf.c:12 (mine_enqueue)")
+            )
+        );
+        assert_eq!(
+            of("runtime error (invalid CPU 9 (of 8)), in a timer callback"),
+            ("invalid CPU 9 (of 8)", Some("in a timer callback"))
+        );
+        assert_eq!(
+            of("runtime error (invalid CPU -3)"),
+            ("invalid CPU -3", None)
+        );
+        assert_eq!(of("runtime error"), ("", None));
+        assert_eq!(
+            message_of(
+                Kind::UnregBpf,
+                "unregistered from BPF, code 0x5 (left), in ops.init at m.bpf.c:3"
+            ),
+            ("left", Some("in ops.init at m.bpf.c:3"))
+        );
+    }
 }

@@ -23,6 +23,12 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Exit code of schedlab where the command line or an input is wrong.
 const USAGE: i32 = 2;
 
+/// Writes a time limit as an option: in the largest unit in which it is whole.
+fn option_text(limit: Duration) -> String {
+    let ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    schedlab_trace::Duration::from_ns(ns).to_string()
+}
+
 /// The workload or command that runs under each scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Load {
@@ -150,7 +156,7 @@ impl Experiment {
         let command = match &self.load {
             Load::Command(command) => command.clone(),
             Load::Workload { text, program } => {
-                let limit = self.time_limit.as_secs().max(1).to_string();
+                let limit = option_text(self.time_limit);
                 let mut command = vec![program.clone().into_os_string()];
                 for word in [
                     "load",
@@ -241,7 +247,7 @@ impl Experiment {
             words.extend(["--vm".to_owned(), format!("--cpus {cpus}")]);
         }
         words.push(format!("-s {}", shell_word(scheduler)));
-        words.push(format!("--time-limit {}", self.time_limit.as_secs()));
+        words.push(format!("--time-limit {}", option_text(self.time_limit)));
         match &self.load {
             Load::Workload { text, .. } => {
                 words.push(format!("--seed {seed}"));
@@ -475,12 +481,12 @@ mod tests {
     fn a_replay_has_the_time_limit() {
         let replay = experiment(&["a"], 1, workload()).replay("a", 7, 2);
         assert!(
-            replay.ends_with("-s a --time-limit 5 --seed 7 chat"),
+            replay.ends_with("-s a --time-limit 5s --seed 7 chat"),
             "{replay}"
         );
         let replay = experiment(&["a"], 1, command()).replay("a", 7, 2);
         assert!(
-            replay.ends_with("-s a --time-limit 5 -- sleep 100"),
+            replay.ends_with("-s a --time-limit 5s -- sleep 100"),
             "{replay}"
         );
     }

@@ -1,5 +1,7 @@
 //! Explains the errors and warnings of compilers and linkers to the author of a policy.
 
+mod clash;
+
 use std::path::Path;
 
 use schedlab_abi::{is_known_kind, kconfig, unknown_kind};
@@ -153,6 +155,8 @@ impl<'a> Complaints<'a> {
         self.add_missing_headers(text);
         let mut function = None;
         let mut misused = Vec::new();
+        // Lines of the policy whose headers have errors: one error each is told.
+        let mut headers = Vec::new();
         // The place where the policy includes the header with the error.
         let mut included = None;
         let said: Vec<&str> = text.lines().collect();
@@ -192,6 +196,14 @@ impl<'a> Complaints<'a> {
                 continue;
             }
             let notes = notes(&said[index + 1..]);
+            if let Some((place, what)) = self.of_included(place, what, &notes, included) {
+                let place = as_asked(&place, self.path);
+                if !headers.contains(&place) {
+                    self.push(Kind::Cause, place.clone(), "", what);
+                    headers.push(place);
+                }
+                continue;
+            }
             if let Some((place, what)) = self.of_our_names(place, what, &notes, included) {
                 self.push(Kind::Cause, as_asked(&place, self.path), "", what);
                 continue;
@@ -290,6 +302,9 @@ impl<'a> Complaints<'a> {
         }
         if !ours || self.use_of_macro(place, notes).is_some() {
             return None;
+        }
+        if let Some(told) = self.first_foreign_include(what) {
+            return Some(told);
         }
         let at = included.map_or_else(
             || self.path.display().to_string(),

@@ -878,3 +878,31 @@ fn floating_point_is_refused() {
         assert_eq!(what, "is not in BPF: calculate in integers", "{cc}");
     }
 }
+
+/// A header of the machine beside ours has tens of errors; the one line is about the line that includes it.
+#[test]
+fn a_header_that_clashes_is_told_in_one_line() {
+    let common = "#include <scx/common.bpf.h>";
+    for (above, below, line, header) in [
+        ("#include <linux/bpf.h>\n", "", 1, "linux/bpf.h"),
+        ("", "#include <linux/bpf.h>", 2, "linux/bpf.h"),
+        ("", "#include <string.h>", 2, "string.h"),
+        ("#include <stdbool.h>\n", "", 1, "stdbool.h"),
+        ("", "#include <lab/lock.h>", 2, "lab/lab.bpf.h"),
+    ] {
+        for cc in compilers() {
+            let source = Source::new(&format!("clash-{cc}"), &format!("{ENQUEUE}}}\n{OPS}"));
+            let text = std::fs::read_to_string(source.path()).unwrap();
+            assert!(text.starts_with(common), "{text}");
+            let text = text.replacen(common, &format!("{above}{common}\n{below}"), 1);
+            std::fs::write(source.path(), text).unwrap();
+            let told = compile_with(&source.path(), cc).unwrap_err();
+            let start = format!("{}:{line}: <", source.path().display());
+            assert_eq!(told.lines.len(), 1, "{cc}: {told}");
+            let (first, remedy) = (&told.lines[0], format!("<{header}>"));
+            assert!(first.starts_with(&start), "{cc}: {told}");
+            assert!(first.contains(&remedy), "{cc}: {told}");
+            assert!(!first.contains("begin the file"), "{cc}: {told}");
+        }
+    }
+}

@@ -38,7 +38,7 @@ struct Options {
     seed: u64,
     rt: String,
     kernel: Option<String>,
-    time_limit: Option<u64>,
+    time_limit: Option<f64>,
     check: bool,
 }
 
@@ -49,12 +49,17 @@ fn specification(
     options: Options,
 ) -> PyResult<SimSpec> {
     let default = SimSpec::new(workload, Scheduler::parse(scheduler), machine);
-    let time_limit_s = options.time_limit.unwrap_or(default.time_limit_s);
-    if !(1..=1_000_000).contains(&time_limit_s) {
-        return Err(wrong(format!(
-            "time_limit={time_limit_s}: give seconds from 1 to 1000000"
-        )));
-    }
+    let time_limit = match options.time_limit {
+        None => default.time_limit,
+        Some(seconds) if (1e-9..=1e6).contains(&seconds) => {
+            schedlab_trace::Duration::from_ns((seconds * 1e9).round() as u64)
+        }
+        Some(seconds) => {
+            return Err(wrong(format!(
+                "time_limit={seconds}: give seconds, at most 1000000"
+            )));
+        }
+    };
     Ok(SimSpec {
         cpus: options.cpus,
         seed: options.seed,
@@ -64,7 +69,7 @@ fn specification(
             other => return Err(wrong(format!("rt={other:?}: write kernel or policy"))),
         },
         kernel: options.kernel.unwrap_or(default.kernel),
-        time_limit_s,
+        time_limit,
         check: options.check,
         ..default
     })

@@ -9,7 +9,7 @@ use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 use schedlab_policies::Selection;
 use schedlab_trace::{CpuSet, Duration, Scheduler};
-use schedlab_workload::{Workload, WorkloadError};
+use schedlab_workload::{Part, Workload, WorkloadError};
 
 use crate::policy::{self, Loaded, SchedulerError};
 use crate::{SimError, SimSpec};
@@ -209,6 +209,14 @@ impl Prepared {
         Ok(notes)
     }
 
+    /// The parts of its workload, if that is composed of several.
+    ///
+    /// # Errors
+    /// If the workload or the machine is wrong.
+    pub fn parts(&self) -> Result<Vec<Part>, SimError> {
+        Ok(self.workload(&self.machine()?)?.parts)
+    }
+
     pub(crate) fn machine(&self) -> Result<Machine, SimError> {
         let mut machine = Machine::clone(&self.profile);
         if let Some(layout) = self.spec.task_layout {
@@ -239,7 +247,7 @@ impl Prepared {
     }
 
     pub(crate) fn time_limit(&self) -> Duration {
-        Duration::from_secs(self.spec.time_limit_s)
+        self.spec.time_limit
     }
 }
 

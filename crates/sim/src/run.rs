@@ -13,7 +13,7 @@ use schedlab_report::histogram::Buckets;
 use schedlab_report::{Exit, Measures, MetricsRecorder, PartsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{Duration, Listener, counted};
-use schedlab_workload::{Part, Score, Workload, rtapp};
+use schedlab_workload::{Part, Score, Workload, note, rtapp};
 
 use crate::policy::{Ended, Loaded};
 use crate::{Inputs, Prepared, SimError, SimSpec, parts};
@@ -47,7 +47,7 @@ impl Prepared {
     pub fn run(&self, listener: Option<&mut dyn Listener>) -> Result<RunResult, SimError> {
         let machine = self.machine()?;
         let mut workload = self.workload(&machine)?;
-        let time_limit_s = self.limit(&mut workload);
+        let time_limit = self.limit(&mut workload);
         let policy = self.load(&machine)?;
         let mut result = self.result(&machine, &workload);
         let about = About {
@@ -82,7 +82,7 @@ impl Prepared {
         };
         self.passed.end();
         metrics.ended(end.end);
-        (result.exit, result.message) = verdict(&end, time_limit_s, checkers);
+        (result.exit, result.message) = verdict(&end, time_limit, checkers);
         result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
         result.printed = std::mem::take(&mut end.printed);
         result.dump = std::mem::take(&mut end.dump);
@@ -108,8 +108,8 @@ impl Prepared {
     }
 
     /// Ends a workload at the time limit, if that comes before its own end; then it is what ends the run if nothing
-    /// else does, and the answer is its seconds.
-    fn limit(&self, workload: &mut Workload) -> Option<u64> {
+    /// else does, and the answer is it.
+    fn limit(&self, workload: &mut Workload) -> Option<Duration> {
         let limit = self.time_limit();
         if workload.duration.is_some_and(|duration| duration <= limit) {
             return None;
@@ -118,7 +118,7 @@ impl Prepared {
         if workload.duration.is_some() {
             workload.duration = Some(limit);
         }
-        Some(self.spec.time_limit_s)
+        Some(limit)
     }
 
     /// Returns the part of a result that is known before the run.
@@ -196,10 +196,10 @@ const RACES_SHOWN: usize = 3;
 /// How a run ended, and what the checkers say of it.
 fn verdict(
     end: &Ended,
-    time_limit_s: Option<u64>,
+    time_limit: Option<Duration>,
     checkers: Option<Checkers>,
 ) -> (Exit, Option<String>) {
-    let (exit, message) = exit(end, time_limit_s);
+    let (exit, message) = exit(end, time_limit);
     // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
     if exit != Exit::Done {
         return (exit, message);
@@ -223,10 +223,18 @@ fn measure(result: &mut RunResult, about: &About, end: &mut Ended, metrics: &Met
     let measures = &mut result.measures;
     let scored = matches!(result.exit, Exit::Done | Exit::Violation);
     let last = end.makespan.unwrap_or(end.end);
-    parts::measure(&about.parts, &mut end.counters, last, scored, measures);
+    let mut notes = parts::measure(&about.parts, &mut end.counters, last, scored, measures);
     if scored {
         let score = &about.score;
         let value = score.value(end.work, last.since(end.begun), &end.counters);
+        if about.parts.is_empty() {
+            notes.extend(note(
+                &result.workload,
+                &result.workload,
+                &end.counters,
+                value,
+            ));
+        }
         if let (Some(value), true) = (value, about.parts.is_empty()) {
             measures.score(value, score.unit, score.higher_is_better);
             measures.float(score.name, value);
@@ -251,13 +259,16 @@ fn measure(result: &mut RunResult, about: &About, end: &mut Ended, metrics: &Met
         let per_work = transactions / end.work as f64;
         measures.float("cache.bus_transactions_per_work", per_work);
     }
+    if result.is_done() {
+        result.message = parts::with_notes(result.message.take(), notes);
+    }
     result.histograms = vec![("runqueue.len".to_owned(), metrics.queue_histogram())];
     result.histograms.extend(by_offset(&end.cache));
     result.series = metrics.series();
 }
 
 /// How a run ended, with the explanation.
-fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
+fn exit(end: &Ended, time_limit: Option<Duration>) -> (Exit, Option<String>) {
     match &end.failure {
         // Without an end of its own the limit is the workload's.
         None | Some(WorkloadFailure::Endless { .. }) => {}
@@ -268,6 +279,7 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
         code,
         reason,
         message,
+        place,
     } = &end.exit;
     if *kind != ExitKind::Done {
         let reason = match code {
@@ -281,16 +293,21 @@ fn exit(end: &Ended, time_limit_s: Option<u64>) -> (Exit, Option<String>) {
             ExitKind::Fault => message.clone(),
             _ => format!("{reason} ({message})"),
         };
+        let text = match place {
+            Some(place) => format!("{text}, {place}"),
+            None => text,
+        };
         return (Exit::of_scx(*kind as u64), Some(text));
     }
     if let Some(why) = rtapp::failure(&end.counters) {
         return (Exit::CommandFailed, Some(why));
     }
-    match time_limit_s {
-        Some(seconds) if !end.unfinished.is_empty() => {
+    match time_limit {
+        Some(limit) if !end.unfinished.is_empty() => {
             let count = counted(end.unfinished.len() as u64, "task");
             let text = format!(
-                "{count} had not ended after {seconds} s of simulated time: give it more with --time-limit, or the workload an end"
+                "{count} had not ended after {} of simulated time: give it more with --time-limit, or the workload an end",
+                limit.words()
             );
             (Exit::TimeLimit, Some(text))
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use schedlab_machine::Layout;
-use schedlab_trace::shell_word;
+use schedlab_trace::{Duration, shell_word};
 
 use schedlab_trace::Scheduler;
 
@@ -27,8 +27,8 @@ pub struct SimSpec {
     pub rt_policy: bool,
     /// Which kernel's sched_ext, as in `uname -r`.
     pub kernel: String,
-    /// Simulated seconds after which the run is given up.
-    pub time_limit_s: u64,
+    /// Simulated time after which the run is given up.
+    pub time_limit: Duration,
     /// Whether invariants are checked.
     pub check: bool,
     /// Whether the policy may access no task that no probe of its op has looked at.
@@ -38,8 +38,10 @@ pub struct SimSpec {
 impl SimSpec {
     /// The newest kernel that is simulated, and the default.
     pub const KERNEL: &'static str = schedlab_engine::KernelVersion::ALL[0].name();
-    /// Default of `time_limit_s`: longer than any built-in workload takes with its default options.
-    pub const TIME_LIMIT_S: u64 = 3_600;
+    /// Default of `time_limit`: longer than any built-in workload takes with its default options.
+    pub const TIME_LIMIT: Duration = Duration::from_secs(3_600);
+    /// The longest.
+    pub const TIME_LIMIT_MAX: Duration = Duration::from_secs(1_000_000);
 
     /// Returns the run with seed 1 and everything else by default; `machine` with all its CPUs.
     pub fn new(
@@ -56,7 +58,7 @@ impl SimSpec {
             seed: 1,
             rt_policy: false,
             kernel: Self::KERNEL.to_owned(),
-            time_limit_s: Self::TIME_LIMIT_S,
+            time_limit: Self::TIME_LIMIT,
             check: false,
             audit: false,
         }
@@ -87,8 +89,8 @@ impl SimSpec {
         if self.kernel != Self::KERNEL {
             let _ = write!(command, " --kernel {}", shell_word(&self.kernel));
         }
-        if self.time_limit_s != Self::TIME_LIMIT_S {
-            let _ = write!(command, " --time-limit {}", self.time_limit_s);
+        if self.time_limit != Self::TIME_LIMIT {
+            let _ = write!(command, " --time-limit {}", self.time_limit);
         }
         if self.check {
             command.push_str(" --check");
@@ -120,12 +122,12 @@ mod tests {
         spec.task_layout = Some("coloured:4+prefetch".parse().unwrap());
         spec.rt_policy = true;
         spec.kernel = "6.18".into();
-        spec.time_limit_s = 5;
+        spec.time_limit = Duration::from_ms(500);
         spec.check = true;
         spec.audit = true;
         assert_eq!(
             spec.replay_command(),
-            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --task-layout coloured:4+prefetch --rt policy --kernel 6.18 --time-limit 5 --check --audit"
+            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --task-layout coloured:4+prefetch --rt policy --kernel 6.18 --time-limit 500ms --check --audit"
         );
     }
 }

@@ -77,9 +77,15 @@ fn lines_and_exit_codes_stand_in_the_result() {
     let result = schedlab_sim::run(&spec("talks", ""), None).expect("it can be begun");
     assert_eq!(result.exit, Exit::UnregBpf);
     assert_eq!(result.exit_code, Some(1 << 48 | 5));
+    let line = 1 + TALKS
+        .lines()
+        .position(|line| line.contains("restart me"))
+        .unwrap();
     assert_eq!(
-        result.message.as_deref(),
-        Some("unregistered from BPF, code 0x1000000000005 (restart me)")
+        result.message,
+        Some(format!(
+            "unregistered from BPF, code 0x1000000000005 (restart me), in ops.running at talks.bpf.c:{line} (talks_running)"
+        ))
     );
     assert_eq!(result.printed, ["one 1", "two"]);
     assert_eq!(result.dump, "", "of no error");

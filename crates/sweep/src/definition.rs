@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use schedlab_sim::{Inputs, Scheduler, SimSpec};
+use schedlab_trace::Duration;
 use serde::{Deserialize, Serialize};
 
+use crate::table::{MEASURES, PART_MEASURES};
 use crate::{Space, SweepError};
 
 /// Stands for this build of the program: the check sum of all sources that results depend on.
@@ -44,6 +46,17 @@ pub struct Asked {
     pub each: bool,
 }
 
+/// A part of a workload that is composed of several, and its score.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PartScore {
+    /// What its measures begin with.
+    pub name: String,
+    /// Unit of its score.
+    pub unit: String,
+    /// Whether of two scores the higher one is the better.
+    pub higher_is_better: bool,
+}
+
 /// A sweep.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Definition {
@@ -72,8 +85,9 @@ pub struct Definition {
     pub rt_policy: bool,
     /// Which kernel's sched_ext.
     pub kernel: String,
-    /// Simulated seconds after which a run is given up.
-    pub time_limit_s: u64,
+    /// Simulated time after which a run is given up; in the file a number of seconds.
+    #[serde(rename = "time_limit_s", with = "seconds")]
+    pub time_limit: Duration,
     /// Whether invariants are checked.
     pub check: bool,
     /// Whether the runs are made in a real kernel; then nothing of the simulated machine counts.
@@ -85,6 +99,9 @@ pub struct Definition {
     /// Check sums of the files that it names, with what policies include: other contents are another sweep.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
+    /// The parts of workloads that are composed of several.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, Vec<PartScore>>,
     #[serde(skip)]
     points: Vec<u64>,
     /// Places in `points` of those that are the same scheduler.
@@ -139,11 +156,12 @@ impl Definition {
             cpus: run.cpus,
             rt_policy: run.rt_policy,
             kernel: run.kernel,
-            time_limit_s: run.time_limit_s,
+            time_limit: run.time_limit,
             check: run.check,
             live: live.is_some(),
             host: live,
             files: BTreeMap::new(),
+            parts: BTreeMap::new(),
             points: Vec::new(),
             same: Vec::new(),
         };
@@ -153,6 +171,16 @@ impl Definition {
             let run = inputs.read(&definition.spec(definition.job(0, index, 0)))?;
             run.check()?;
             definition.files.extend(run.files().iter().cloned());
+            let parts = run.parts()?;
+            if !parts.is_empty() {
+                let parts = parts.iter().map(|part| PartScore {
+                    name: part.name.clone(),
+                    unit: part.score.unit.to_owned(),
+                    higher_is_better: part.score.higher_is_better,
+                });
+                let workload = definition.workloads[index].clone();
+                definition.parts.insert(workload, parts.collect());
+            }
         }
         Ok(definition)
     }
@@ -222,6 +250,32 @@ impl Definition {
         names
             .find(|name| own.get(*name) != others.get(*name))
             .cloned()
+    }
+
+    /// Returns the measures that rows keep, by their names in results, in the order of [`crate::Row::values`]: [`MEASURES`], and
+    /// behind them [`PART_MEASURES`] of each part of a workload.
+    pub fn measures(&self) -> Vec<String> {
+        let mut names: Vec<&str> = Vec::new();
+        for workload in &self.workloads {
+            for part in self.parts.get(workload).into_iter().flatten() {
+                if !names.contains(&part.name.as_str()) {
+                    names.push(&part.name);
+                }
+            }
+        }
+        let whole = MEASURES.iter().map(|name| (*name).to_owned());
+        let of_parts = names.iter().flat_map(|part| {
+            let of_part = PART_MEASURES.iter();
+            of_part.map(move |name| format!("{part}.{name}"))
+        });
+        whole.chain(of_parts).collect()
+    }
+
+    /// Returns the part of a workload whose score `measure` is.
+    pub fn part_score(&self, workload: &str, measure: &str) -> Option<&PartScore> {
+        let part = measure.strip_suffix(".score")?;
+        let parts = self.parts.get(workload)?;
+        parts.iter().find(|known| known.name == part)
     }
 
     /// Returns the points that are run.
@@ -301,7 +355,7 @@ impl Definition {
             seed: self.seed.wrapping_add(u64::from(repetition)),
             rt_policy: self.rt_policy,
             kernel: self.kernel.clone(),
-            time_limit_s: self.time_limit_s,
+            time_limit: self.time_limit,
             check: self.check,
             audit: false,
         }
@@ -344,6 +398,24 @@ impl Shard {
     /// How its files begin.
     pub fn stem(self) -> String {
         format!("shard-{}-of-{}", self.index, self.count)
+    }
+}
+
+/// A time as a number of seconds, whole where it is.
+mod seconds {
+    use schedlab_trace::Duration;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        match time.ns() % 1_000_000_000 {
+            0 => to.serialize_u64(time.ns() / 1_000_000_000),
+            _ => to.serialize_f64(time.ns() as f64 / 1e9),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(from)?;
+        Ok(Duration::from_ns((seconds * 1e9).round() as u64))
     }
 }
 

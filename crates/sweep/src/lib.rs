@@ -13,9 +13,9 @@ mod run;
 mod space;
 mod table;
 
-pub use definition::{Asked, BUILD, Definition, Host, Shard};
+pub use definition::{Asked, BUILD, Definition, Host, PartScore, Shard};
 pub use error::SweepError;
 pub use folder::{Work, paths, read};
 pub use run::{Best, Options, Progress, Summary, run, run_by};
 pub use space::{Feature, Mute, Space};
-pub use table::{MEASURES, Row};
+pub use table::{MEASURES, PART_MEASURES, Row};

@@ -50,6 +50,19 @@ pub const MEASURES: &[&str] = &[
     "fairness.jain",
 ];
 
+/// The measures that rows keep of each part of a workload that is composed of several, behind the part's name.
+pub const PART_MEASURES: &[&str] = &[
+    "score",
+    "makespan_ns",
+    "work",
+    "cpu_ns",
+    "wakeup.latency_ns_mean",
+    "wakeup.latency_ns_p50",
+    "wakeup.latency_ns_p99",
+    "wakeup.latency_ns_p99_9",
+    "wakeup.latency_ns_max",
+];
+
 /// The result of one job.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
@@ -71,7 +84,7 @@ pub struct Row {
     pub score_unit: Option<String>,
     /// `higher` or `lower`.
     pub score_better: Option<String>,
-    /// The values of [`MEASURES`].
+    /// The values of [`Definition::measures`], which begin with [`MEASURES`].
     pub values: Vec<Option<f64>>,
 }
 
@@ -98,7 +111,8 @@ impl Row {
             message: result.message.clone(),
             score_unit: text("score_unit"),
             score_better: text("score_better"),
-            values: MEASURES
+            values: definition
+                .measures()
                 .iter()
                 .map(|name| result.measures.number(name))
                 .collect(),
@@ -112,16 +126,17 @@ impl Row {
         if *job >= jobs {
             return Err(format!("it has job {job} of {jobs}"));
         }
+        let measures = definition.measures();
         let (choices, features) = (self.choices.len(), definition.space.features.len());
-        if (choices, values.len()) != (features, MEASURES.len()) {
+        if (choices, values.len()) != (features, measures.len()) {
             return Err(format!(
                 "job {job} has {choices} choices of {features} and {} values of {}",
                 values.len(),
-                MEASURES.len()
+                measures.len()
             ));
         }
         // No run measures such a number, and nothing could be computed with it.
-        for (name, value) in MEASURES.iter().zip(values) {
+        for (name, value) in measures.iter().zip(values) {
             if let Some(value) = value.filter(|value| !value.is_finite()) {
                 return Err(format!("{name} of job {job} is {value}"));
             }
@@ -235,8 +250,8 @@ fn columns(definition: &Definition) -> Vec<(String, Column)> {
             maybe(|row| &row.score_better, |row| &mut row.score_better),
         ),
     ];
-    let measures = MEASURES.iter().enumerate();
-    columns.extend(measures.map(|(index, name)| ((*name).to_owned(), Column::Value(index))));
+    let measures = definition.measures().into_iter().enumerate();
+    columns.extend(measures.map(|(index, name)| (name, Column::Value(index))));
     for (index, feature) in definition.space.features.iter().enumerate() {
         let mut name = feature.name.clone();
         while columns.iter().any(|(known, _)| *known == name) {
@@ -425,7 +440,7 @@ fn read_rows(
         message: None,
         score_unit: None,
         score_better: None,
-        values: vec![None; MEASURES.len()],
+        values: vec![None; definition.measures().len()],
     };
     let mut rows = Vec::new();
     for index in 0..reader.num_row_groups() {

@@ -91,6 +91,27 @@ impl Duration {
         Some(Duration(ns))
     }
 
+    /// Returns the largest unit in which it is whole, and its number.
+    const fn whole(self) -> (u64, &'static str) {
+        match self.0 {
+            ns if ns % 1_000_000_000 == 0 => (ns / 1_000_000_000, "s"),
+            ns if ns % 1_000_000 == 0 => (ns / 1_000_000, "ms"),
+            ns if ns % 1_000 == 0 => (ns / 1_000, "us"),
+            ns => (ns, "ns"),
+        }
+    }
+
+    /// Formats it for people: `90 s`, `1500 ms`.
+    pub fn words(self) -> String {
+        let (count, unit) = self.whole();
+        format!("{count} {unit}")
+    }
+
+    /// Returns the same time for the standard library.
+    pub const fn to_std(self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.0)
+    }
+
     /// Returns the difference, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Duration) -> Duration {
         Duration(self.0.saturating_sub(other.0))
@@ -149,6 +170,14 @@ impl fmt::Debug for Instant {
     }
 }
 
+/// Exact, in the largest unit in which it is whole, as [`Duration::parse`] reads it: `90s`, `1500ms`.
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, unit) = self.whole();
+        write!(f, "{count}{unit}")
+    }
+}
+
 impl fmt::Debug for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}ns", self.0)
@@ -192,6 +221,24 @@ mod tests {
             "1.00000000000000000000000s",
         ] {
             assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_in_the_largest_whole_unit() {
+        for (ns, text, words) in [
+            (0, "0s", "0 s"),
+            (90_000_000_000, "90s", "90 s"),
+            (1_500_000_000, "1500ms", "1500 ms"),
+            (250_000, "250us", "250 us"),
+            (1_001, "1001ns", "1001 ns"),
+        ] {
+            let time = Duration::from_ns(ns);
+            assert_eq!(
+                (time.to_string(), time.words()),
+                (text.into(), words.into())
+            );
+            assert_eq!(Duration::parse(text, Duration::ZERO), Some(time));
         }
     }
 

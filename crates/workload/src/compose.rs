@@ -57,6 +57,11 @@ impl Part {
         }
     }
 
+    /// What is to be told of it after a run that ended as it should; `score` is what it became.
+    pub fn note(&self, counters: &Counters, score: Option<f64>) -> Option<String> {
+        crate::note(&self.name, &self.model, counters, score)
+    }
+
     fn own(&self, name: &str) -> String {
         format!("{}.{name}", self.name)
     }
@@ -133,6 +138,7 @@ pub(crate) fn split(text: &str) -> Result<Vec<Cow<'_, str>>, WorkloadError> {
 /// ending.
 fn name_of(text: &str) -> String {
     let stem = match crate::rtapp::split(text) {
+        Some((crate::rtapp::STDIN, _)) => "stdin",
         Some((path, _)) => std::path::Path::new(path)
             .file_stem()
             .and_then(|stem| stem.to_str())

@@ -31,9 +31,10 @@ struct lab_host {
 	/* dispatch queues */
 	s32 (*create_dsq)(struct lab_host *h, u64 dsq, s32 node);
 	void (*destroy_dsq)(struct lab_host *h, u64 dsq);
-	bool (*dsq_insert)(struct lab_host *h, struct task_struct *p, u64 dsq, u64 slice, u64 enq_flags);
+	bool (*dsq_insert)(struct lab_host *h, struct task_struct *p, u64 dsq, u64 slice, u64 enq_flags,
+			   const void *code);
 	bool (*dsq_insert_vtime)(struct lab_host *h, struct task_struct *p, u64 dsq, u64 slice,
-				 u64 vtime, u64 enq_flags);
+				 u64 vtime, u64 enq_flags, const void *code);
 	bool (*dsq_move_to_local)(struct lab_host *h, u64 dsq, u64 enq_flags);
 	s32 (*dsq_nr_queued)(struct lab_host *h, u64 dsq);
 	struct task_struct *(*dsq_peek)(struct lab_host *h, u64 dsq);

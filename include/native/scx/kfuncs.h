@@ -23,13 +23,14 @@
 
 LAB_INLINE bool scx_bpf_dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags)
 {
-	return lab_host->dsq_insert(lab_host, p, dsq_id, slice, enq_flags);
+	return lab_host->dsq_insert(lab_host, p, dsq_id, slice, enq_flags, lab_here());
 }
 
 LAB_INLINE bool scx_bpf_dsq_insert_vtime(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
 					 u64 enq_flags)
 {
-	return lab_host->dsq_insert_vtime(lab_host, p, dsq_id, slice, vtime, enq_flags);
+	return lab_host->dsq_insert_vtime(lab_host, p, dsq_id, slice, vtime, enq_flags,
+					  lab_here());
 }
 
 LAB_INLINE bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,

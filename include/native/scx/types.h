@@ -94,6 +94,8 @@ struct sched_ext_entity {
 	LAB_OF_KERNEL u32 flags;	/* SCX_TASK_* */
 	LAB_OF_KERNEL u32 weight;	/* 1 to 10,000; 0 before ops.enable() */
 	bool disallow;		/* the policy may set it in init_task */
+	LAB_OF_KERNEL u8 __lab_inserted_in;	/* the op that inserted it last */
+	LAB_OF_KERNEL u32 __lab_inserted_at;	/* and where in the code */
 };
 
 struct task_struct {

@@ -21,7 +21,7 @@ def simulate(
     seed: int = 1,
     rt: str = "kernel",
     kernel: str | None = None,
-    time_limit: int | None = None,
+    time_limit: float | None = None,
     check: bool = False,
 ) -> dict[str, Any]:
     """Simulate one run and return its result, as `schedlab sim --json` writes it.
@@ -35,7 +35,7 @@ def simulate(
 
 
 def _options(
-    cpus: int | None, seed: int, rt: str, kernel: str | None, time_limit: int | None, check: bool
+    cpus: int | None, seed: int, rt: str, kernel: str | None, time_limit: float | None, check: bool
 ) -> dict[str, Any]:
     """The inputs of a run besides its workload, scheduler and machine."""
     return {"cpus": cpus, "seed": seed, "rt": rt, "kernel": kernel, "time_limit": time_limit, "check": check}
@@ -61,7 +61,7 @@ class Sweep:
         seed: int = 1,
         rt: str = "kernel",
         kernel: str | None = None,
-        time_limit: int | None = None,
+        time_limit: float | None = None,
         check: bool = False,
         each: bool = False,
     ) -> None:

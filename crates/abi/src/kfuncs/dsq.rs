@@ -1,6 +1,6 @@
 //! Dispatch queues (kernel/sched/ext/ext.c).
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::IterId;
@@ -21,16 +21,25 @@ pub extern "C" fn destroy(context: Context, dsq: u64) {
     context.ask(|kernel| kernel.destroy_dsq(dsq));
 }
 
-/// `scx_bpf_dsq_insert()`.
+/// Notes where a task is inserted: that is carried out when the op has returned.
+#[inline]
+fn note_insertion(context: Context, p: *mut Task, code: *const c_void) {
+    let op = context.op();
+    context.with(|host| host.inserts(p, op, code));
+}
+
+/// `scx_bpf_dsq_insert()`. `code` is right behind the call.
 pub extern "C" fn insert(
     context: Context,
     p: *mut Task,
     dsq: u64,
     slice: u64,
     enq_flags: u64,
+    code: *const c_void,
 ) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_dsq_insert");
+    note_insertion(context, p, code);
     context.ask(|kernel| kernel.dsq_insert(task, dsq, slice, enq_flags))
 }
 
@@ -42,9 +51,11 @@ pub extern "C" fn insert_vtime(
     slice: u64,
     vtime: u64,
     enq_flags: u64,
+    code: *const c_void,
 ) -> bool {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_dsq_insert_vtime");
+    note_insertion(context, p, code);
     context.ask(|kernel| kernel.dsq_insert_vtime(task, dsq, slice, vtime, enq_flags))
 }
 

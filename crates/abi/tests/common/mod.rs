@@ -26,12 +26,21 @@ pub fn object_with(fixture: &str, cc: &str) -> Arc<Object> {
 
 /// Compiles a fixture that may be no policy.
 pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectErrors> {
+    try_object_as(fixture, cc, &[])
+}
+
+/// The same with further arguments of the compiler.
+pub fn try_object_as(
+    fixture: &str,
+    cc: &str,
+    further: &[String],
+) -> Result<Arc<Object>, ObjectErrors> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built = tempfile::tempdir().unwrap();
     let output = built.path().join("policy.so");
     let source = PathBuf::from(format!("tests/fixtures/{fixture}.bpf.c"));
     let text = std::fs::read_to_string(folder.join(&source)).unwrap();
-    compiler::run(&compiler::Job {
+    let job = compiler::Job {
         compiler: cc,
         arch: std::env::consts::ARCH,
         folder,
@@ -42,8 +51,8 @@ pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectErrors> 
         ],
         output: &output,
         audit: false,
-    })
-    .unwrap_or_else(|error| panic!("{error}"));
+    };
+    compiler::run_with(&job, further).unwrap_or_else(|error| panic!("{error}"));
     let elf = std::fs::read(&output).unwrap();
     Object::from_elf(fixture, &text, elf)
 }

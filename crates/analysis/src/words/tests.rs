@@ -119,6 +119,16 @@ fn the_spread_names_best_and_worst() {
         &one,
         "1 of 12 schedulers comes within reach of the best (200 messages/s); the worst has 100 % more.",
     );
+    one.study.worst = 2_199.0;
+    says(&one, "(200 messages/s); the worst has 1000 % more.");
+    one.study.worst = 200.0 * 125.39;
+    says(&one, "(200 messages/s); the worst has 125 times as much.");
+    // What is less is never more than all of it.
+    one.higher_is_better = true;
+    one.study.worst = 0.0;
+    says(&one, "(200 messages/s); the worst has 100 % less.");
+    one.higher_is_better = false;
+    one.study.worst = 400.0;
     // Nothing is a percentage of nothing.
     one.study.best = 0.0;
     says(&one, "the worst has 400 messages/s.");

@@ -2,13 +2,12 @@
 
 use std::io::IsTerminal as _;
 use std::num::NonZeroUsize;
-use std::time::Duration;
 
 use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::{Exit, Measures, RunResult};
 use schedlab_sim::{batch, parts};
 use schedlab_trace::Instant;
-use schedlab_workload::{Workload, rtapp};
+use schedlab_workload::{Workload, note, rtapp};
 
 use super::{Status, real};
 use crate::args::LoadArgs;
@@ -34,7 +33,7 @@ pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
 fn real(args: &LoadArgs) -> anyhow::Result<RunResult> {
     let options = Options {
         seed: args.seed,
-        limit: Duration::from_secs(args.time_limit),
+        limit: args.time_limit.to_std(),
     };
     let workload = progress::reading(|| schedlab_programs::parse(&args.workload))?;
     for note in &workload.notes {
@@ -112,7 +111,7 @@ fn replay(args: &LoadArgs) -> String {
 
 /// Returns the program that the workload is a model of.
 fn original(args: &LoadArgs) -> anyhow::Result<RunResult> {
-    let limit = Duration::from_secs(args.time_limit);
+    let limit = args.time_limit.to_std();
     let extra = original::Extra {
         source: args.source.as_deref(),
         scale: args.scale,
@@ -178,8 +177,8 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
         End::Done => (Exit::Done, None),
         End::TimedOut(left) => {
             let text = format!(
-                "not finished after {} s: {}; give it more with --time-limit",
-                args.time_limit,
+                "not finished after {}: {}; give it more with --time-limit",
+                args.time_limit.words(),
                 some_of(left)
             );
             (Exit::TimeLimit, Some(text))
@@ -197,8 +196,14 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
             )),
         ),
     };
-    if exit == Exit::Done {
+    let is_done = exit == Exit::Done;
+    let mut notes = Vec::new();
+    if is_done {
         let score = &report.score;
+        if report.parts.is_empty() {
+            let name = &report.workload;
+            notes.extend(note(name, name, &report.counters, report.score_value()));
+        }
         if let (Some(value), true) = (report.score_value(), report.parts.is_empty()) {
             measures.score(value, score.unit, score.higher_is_better);
             measures.float(score.name, value);
@@ -207,13 +212,14 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
     }
     let mut counters = report.counters.clone();
     let end = Instant::from_ns(report.makespan_ns);
-    parts::measure(
+    notes.extend(parts::measure(
         &report.parts,
         &mut counters,
         end,
-        exit == Exit::Done,
+        is_done,
         &mut measures,
-    );
+    ));
+    let message = parts::with_notes(message, notes);
     measures.int("work", report.work);
     measures.int("tasks", report.tasks);
     measures.counters(counters.values(), counters.measures());

@@ -23,6 +23,7 @@ mod without {
     use schedlab_report::export::lines::fill;
     use schedlab_sim::Scheduler;
     use schedlab_sweep::Host;
+    use schedlab_trace::Duration;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
     use crate::commands::{Emulated, Job, Spoils, Status};
@@ -39,7 +40,7 @@ mod without {
         bail!("{REMEDY}")
     }
 
-    pub fn emulate(_: u32, _: &[Job], _: u64) -> anyhow::Result<Vec<Emulated>> {
+    pub fn emulate(_: u32, _: &[Job], _: Duration) -> anyhow::Result<Vec<Emulated>> {
         bail!("{REMEDY}")
     }
 
@@ -59,15 +60,15 @@ mod without {
         bail!("{REMEDY}")
     }
 
-    pub fn sweep_in_vm(_: &Path, _: Option<u32>, _: u64, _: u64) -> anyhow::Result<Status> {
+    pub fn sweep_in_vm(_: &Path, _: Option<u32>, _: u64, _: Duration) -> anyhow::Result<Status> {
         bail!("{REMEDY}")
     }
 
-    pub fn run_once(_: &str, _: &Scheduler, _: u64, _: u64) -> anyhow::Result<RunResult> {
+    pub fn run_once(_: &str, _: &Scheduler, _: u64, _: Duration) -> anyhow::Result<RunResult> {
         bail!("{REMEDY}")
     }
 
-    pub fn warm_up(_: &str, _: &Scheduler, _: u64, _: u64) -> anyhow::Result<()> {
+    pub fn warm_up(_: &str, _: &Scheduler, _: u64, _: Duration) -> anyhow::Result<()> {
         bail!("{REMEDY}")
     }
 

@@ -12,7 +12,7 @@ use schedlab_report::export::lines::fill;
 use schedlab_report::export::view::View;
 use schedlab_report::published;
 use schedlab_sim::{Prepared, SimError, SimSpec, batch};
-use schedlab_trace::{counted, nearest, shell_word};
+use schedlab_trace::{Duration, counted, nearest, shell_word};
 
 use super::{Emulated, Job, Status, real, sim};
 use crate::args::ReproduceArgs;
@@ -64,7 +64,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let journal = Journal::open(&partial(&args.html))?;
     let results = simulate(&runs, &journal, args.jobs)?;
     let mut real = Real {
-        time_limit_s: args.time_limit,
+        time_limit: args.time_limit,
         ..Real::default()
     };
     if args.vm {
@@ -170,7 +170,7 @@ const EMULATED_CPUS_MAX: u32 = 8;
 /// Real programs in virtual machines.
 #[derive(Default)]
 struct Real {
-    time_limit_s: u64,
+    time_limit: Duration,
     /// By the command that repeats it.
     done: BTreeMap<String, RunResult>,
     /// What could not be run, and why.
@@ -195,7 +195,7 @@ impl Real {
             simulated.cpus,
             shell_word(&spec.scheduler.to_string()),
             spec.seed,
-            self.time_limit_s,
+            self.time_limit,
             shell_word(&spec.workload)
         ))
     }
@@ -242,7 +242,7 @@ impl Real {
         }
         for (cpus, jobs) in machines {
             let (commands, jobs): (Vec<String>, Vec<Job>) = jobs.into_iter().unzip();
-            let outcomes = real::emulate(cpus, &jobs, self.time_limit_s)?;
+            let outcomes = real::emulate(cpus, &jobs, self.time_limit)?;
             for ((command, job), outcome) in commands.into_iter().zip(&jobs).zip(outcomes) {
                 self.keep(command, job, outcome, journal);
             }

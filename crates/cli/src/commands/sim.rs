@@ -139,7 +139,7 @@ pub fn spec(
         seed,
         rt_policy: common.rt == Rt::Policy,
         kernel: common.kernel.clone(),
-        time_limit_s: common.time_limit,
+        time_limit: common.time_limit,
         check: common.check,
         audit: false,
     }

@@ -87,7 +87,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     }
     let options = Options {
         threads: sim::threads(args.common.jobs),
-        keep_after: Duration::from_secs(args.keep),
+        keep_after: args.keep.to_std(),
     };
     let stop = ears.map(signals::Ears::stop_softly).unwrap_or_default();
     let mut bar = Bar::new();
@@ -128,12 +128,8 @@ fn live(
     let one = |run: u64| -> anyhow::Result<Vec<Row>> {
         let rows = definition.jobs_of(run).map(|job| {
             let spec = definition.spec(job);
-            let result = real::run_once(
-                &spec.workload,
-                &spec.scheduler,
-                spec.seed,
-                spec.time_limit_s,
-            )?;
+            let result =
+                real::run_once(&spec.workload, &spec.scheduler, spec.seed, spec.time_limit)?;
             Ok(Row::new(definition, job, &result))
         });
         rows.collect()
@@ -141,12 +137,7 @@ fn live(
     // The program and its files come into the caches before anything is measured.
     for workload in 0..definition.workloads.len() {
         let spec = definition.spec(definition.job(0, workload, 0));
-        real::warm_up(
-            &spec.workload,
-            &spec.scheduler,
-            spec.seed,
-            spec.time_limit_s,
-        )?;
+        real::warm_up(&spec.workload, &spec.scheduler, spec.seed, spec.time_limit)?;
     }
     let options = Options {
         threads: NonZeroUsize::MIN,

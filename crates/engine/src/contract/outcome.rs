@@ -1,5 +1,9 @@
 //! How a run ends.
 
+use std::fmt;
+
+use crate::contract::op::OpKind;
+
 /// The reason for which a policy was unloaded. The numbers and texts are in `enum scx_exit_kind` and
 /// `scx_exit_reason()` (kernel/sched/ext/internal.h, ext.c, Linux 7.2).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,8 +41,32 @@ pub struct ExitInfo {
     pub code: i64,
     /// Short text of the kind.
     pub reason: String,
-    /// Details.
+    /// Details, in the kernel's words.
     pub message: String,
+    /// Where the policy did it, if it did it by a call of its own.
+    pub place: Option<Place>,
+}
+
+/// A call that policy code makes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The op that makes it.
+    pub op: OpKind,
+    /// `file:line` of the policy, if that can be told.
+    pub line: Option<String>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.op {
+            OpKind::TimerCallback => f.write_str("in a timer callback")?,
+            op => write!(f, "in ops.{}", op.name())?,
+        }
+        match &self.line {
+            Some(line) => write!(f, " at {line}"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl ExitInfo {
@@ -48,6 +76,7 @@ impl ExitInfo {
             code,
             reason: kind.reason().to_owned(),
             message,
+            place: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 use crate::contract::consts::SLICE_INF;
+use crate::contract::outcome::{ExitKind, Place};
 pub use crate::contract::ids::{DsqId, IterId, PolicyLock, TimerId};
 pub use crate::contract::op::{DumpContext, OpCall, OpKind, OpSet, PreemptReason};
 pub use crate::contract::request::{Answer, Reply, Request, Service};
@@ -124,6 +125,19 @@ pub trait Policy {
     /// Describes a fault in policy code on `cpu`, for people. It has ended the CPU's fiber.
     fn describe(&self, cpu: &ThisCpu, trap: &Trap) -> String {
         format!("a fault in policy code on CPU {}: {trap:?}", cpu.id)
+    }
+
+    /// Returns the place of the call by which `cpu.op` asks the virtual kernel for something. The call is under way: its
+    /// frames are on the stack. `None`: no op is under way, or the place is not known.
+    fn place_of_call(&self, cpu: &ThisCpu) -> Option<Place> {
+        let _ = cpu;
+        None
+    }
+
+    /// Returns the place of the policy's last call that inserted `task`, if it is known.
+    fn place_of_insertion(&self, task: TaskId) -> Option<Place> {
+        let _ = task;
+        None
     }
 
     /// Describes the fault of `cpu.op` that returns and still holds `nr` locks that it has taken, for people.

@@ -115,6 +115,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.deferred_local.set(false);
             let (id, enq_flags) = (p.ddsp_dsq_id.get(), p.ddsp_enq_flags.get());
             p.clear_direct_dispatch();
+            c.inserting.set(Some(task));
             let dsq = self.find_dsq_for_dispatch(rq, id, p);
             if (dsq as usize) < self.cpus.len() {
                 let dst = &self.cpus[dsq as usize];
@@ -123,6 +124,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 // The CPU was invalid, which has ended the policy: the task must not be lost.
                 self.dispatch_enqueue(c, dsq, p, enq_flags);
             }
+            c.inserting.set(None);
         }
         let mut repeats = 0;
         while let Some(flags) = rq.reenq_local_flags.take() {

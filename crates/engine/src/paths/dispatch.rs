@@ -192,12 +192,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let flags = p.ddsp_enq_flags.get() | enq_flags;
         p.clear_direct_dispatch();
+        c.inserting.set(Some(p.id));
         self.dispatch_enqueue_shared(c, dsq, p, flags | enq::CLEAR_OPSS);
+        c.inserting.set(None);
     }
 
     /// `direct_dispatch()` into another queue than the one that was last asked for.
     #[inline(never)]
     fn direct_dispatch_elsewhere(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
+        c.inserting.set(Some(p.id));
         let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p);
         let flags = p.ddsp_enq_flags.get() | enq_flags;
         if !self.is_local(dsq) {
@@ -215,6 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             rq.deferred_locals.borrow_mut().push_back(p.id);
             self.schedule_deferred_locked(c, rq);
         }
+        c.inserting.set(None);
     }
 
     /// `move_local_task_to_local_dsq()`.
@@ -449,7 +453,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let Some(entry) = c.dispatch_buf.borrow().get(index).copied() else {
                 break;
             };
+            c.inserting.set(Some(entry.task));
             self.finish_dispatch(c, rq, entry);
+            c.inserting.set(None);
             index += 1;
         }
         c.dispatched.set(c.dispatched.get() + index as u32);

@@ -16,7 +16,7 @@ use schedlab_workload::{Counters, ObjectId, ObjectSpec, Rng, Start, TaskSpec, Wo
 
 use crate::contract::consts;
 use crate::contract::mutation::{self, Mutation};
-use crate::contract::outcome::{ExitInfo, ExitKind};
+use crate::contract::outcome::{ExitInfo, ExitKind, Place};
 use crate::contract::policy::{OpKind, OpSet, Policy, Shared};
 use crate::contract::scenario::{
     HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
@@ -116,6 +116,8 @@ pub(crate) struct Kernel<P, R> {
     pub hotplug: RefCell<std::vec::IntoIter<crate::contract::scenario::Hotplug>>,
 
     pub life: Life,
+    /// The CPU whose fiber runs, or ran last.
+    pub running: Cell<CpuId>,
     pub exit: RefCell<Option<ExitInfo>>,
     pub failure: RefCell<Option<WorkloadFailure>>,
     pub host_failure: RefCell<Option<HostFailure>>,
@@ -257,6 +259,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
             life: Life::default(),
+            running: Cell::new(CpuId(0)),
             exit: RefCell::new(None),
             failure: RefCell::new(None),
             host_failure: RefCell::new(None),
@@ -448,6 +451,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets `cpu` go on until it suspends itself.
     #[inline(always)]
     fn resume(&self, fibers: &mut Fibers<'_>, cpu: CpuId) {
+        self.running.set(cpu);
         match fibers.resume(cpu.index()) {
             State::Suspended => {}
             ended => self.cpu_ended(cpu, ended),
@@ -913,8 +917,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
         };
         if is_first {
-            *exit = Some(ExitInfo::new(kind, code, message));
+            *exit = Some(ExitInfo {
+                place: self.place_of_exit(kind),
+                ..ExitInfo::new(kind, code, message)
+            });
             self.life.end_policy();
+        }
+    }
+
+    /// Where the policy did what ends it. What it has inserted is carried out after the op.
+    #[cold]
+    fn place_of_exit(&self, kind: ExitKind) -> Option<Place> {
+        if !matches!(
+            kind,
+            ExitKind::Error | ExitKind::ErrorBpf | ExitKind::UnregBpf
+        ) {
+            return None;
+        }
+        let c = self.cpu(self.running.get());
+        // What carries out an insertion may call another op.
+        let by_op = !matches!(c.this.op.get(), None | Some(OpKind::Dispatch));
+        match c.inserting.get() {
+            Some(task) if !by_op => self.policy.place_of_insertion(task),
+            _ => self.policy.place_of_call(&c.this),
         }
     }
 

@@ -26,6 +26,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let c = &self.cpus[0];
         let (now, carry, mode) = (c.this.now.get(), c.this.carry_ps.get(), c.mode.get());
         self.life.begin_alone();
+        self.running.set(c.id);
         match fiber.resume(0) {
             State::Done => {}
             State::Trapped(trap) => self.policy_fault(self.policy.describe(&c.this, &trap)),

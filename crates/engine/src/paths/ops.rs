@@ -92,11 +92,14 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         self.ask(|kernel, c| {
             let lock = kernel.policy_lock(lock, address, class);
             if kernel.locks.holder(lock) == Some(c.id) {
-                kernel.policy_fault(format!(
-                    "CPU {} takes a lock that it holds already (AA deadlock) in ops.{}",
-                    c.id,
-                    kernel.asking_op(c).name()
-                ));
+                kernel.fault_of_call(
+                    c,
+                    format!(
+                        "CPU {} takes a lock that it holds already (AA deadlock) in ops.{}",
+                        c.id,
+                        kernel.asking_op(c).name()
+                    ),
+                );
                 return;
             }
             kernel.spin_lock(c, lock);
@@ -122,11 +125,14 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
                 c.held.policy.set(c.held.policy.get() - 1);
                 kernel.spin_unlock(c, lock);
             }
-            _ => kernel.policy_fault(format!(
-                "CPU {} releases a lock that it does not hold in ops.{}",
-                c.id,
-                kernel.asking_op(c).name()
-            )),
+            _ => kernel.fault_of_call(
+                c,
+                format!(
+                    "CPU {} releases a lock that it does not hold in ops.{}",
+                    c.id,
+                    kernel.asking_op(c).name()
+                ),
+            ),
         });
     }
 
@@ -448,7 +454,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             )
         };
         let kind = self.asking_op(c);
-        self.policy_fault(format!("ops.{} {how} (CPU {})", kind.name(), c.id));
+        self.fault_of_call(c, format!("ops.{} {how} (CPU {})", kind.name(), c.id));
         self.give_up()
     }
 
@@ -456,6 +462,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn policy_fault(&self, message: String) {
         self.exit_with(ExitKind::Fault, 0, message);
         self.life.policy_dies();
+    }
+
+    /// The same, by the call that is under way on `c`: its line comes first.
+    #[cold]
+    fn fault_of_call(&self, c: &Cpu, message: String) {
+        let place = self.policy.place_of_call(&c.this);
+        self.policy_fault(match place.and_then(|place| place.line) {
+            Some(line) => format!("{line}: {message}"),
+            None => message,
+        });
     }
 
     /// Calls an op that is not called at every switch.
@@ -613,12 +629,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             true => "the kernel's verifier",
             false => "the kernel",
         };
-        self.policy_fault(format!(
-            "ops.{} called {}(), which {who} refuses there; allowed in: {}",
-            op.name(),
-            kfunc.name,
-            kfunc.allowed_in()
-        ));
+        self.fault_of_call(
+            c,
+            format!(
+                "ops.{} called {}(), which {who} refuses there; allowed in: {}",
+                op.name(),
+                kfunc.name,
+                kfunc.allowed_in()
+            ),
+        );
         self.give_up()
     }
 

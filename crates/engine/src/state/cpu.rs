@@ -190,6 +190,8 @@ pub(crate) struct Cpu {
     pub extra_enq_flags: Cell<u64>,
     pub last_mm: Cell<Option<u32>>,
     pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
+    /// The task whose insertion is carried out now.
+    pub inserting: Cell<Option<TaskId>>,
 
     // The rest is seldom looked at.
     pub node: u32,
@@ -273,6 +275,7 @@ impl Cpu {
             direct_dispatch: Cell::new(DirectDispatch::Off),
             in_select_cpu: Cell::new(false),
             dispatch_buf: RefCell::default(),
+            inserting: Cell::new(None),
             dispatched: Cell::new(0),
             held: Held::default(),
             segment_start: Cell::new(0),

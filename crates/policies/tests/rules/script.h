@@ -180,7 +180,8 @@ static bool script_loop(struct lab_host *h)
 static void script_kfunc(struct lab_host *h) { }
 static bool script_ksym_exists(struct lab_host *h, const char *name) { return true; }
 
-static bool script_dsq_insert(struct lab_host *h, struct task_struct *p, u64 dsq, u64 slice, u64 flags)
+static bool script_dsq_insert(struct lab_host *h, struct task_struct *p, u64 dsq, u64 slice, u64 flags,
+			      const void *code)
 {
 	CHECK(!script.inserted);
 	script.inserted = p;

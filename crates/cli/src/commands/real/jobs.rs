@@ -7,16 +7,16 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use schedlab_kernel::vm::{self, Vm};
 use schedlab_report::RunResult;
 use schedlab_sim::Scheduler;
+use schedlab_trace::Duration as Limit;
 use serde::{Deserialize, Serialize};
 
 use super::super::{Emulated, Job, Status};
-use super::with::{forward, run_once, warm_up};
+use super::with::{forward, of_runs, run_once, warm_up};
 use crate::args::EmulateArgs;
 use crate::output::tell;
 
@@ -34,7 +34,7 @@ struct Line {
 ///
 /// # Errors
 /// If there can be no virtual machine.
-pub fn emulate(cpus: u32, jobs: &[Job], time_limit_s: u64) -> anyhow::Result<Vec<Emulated>> {
+pub fn emulate(cpus: u32, jobs: &[Job], time_limit: Limit) -> anyhow::Result<Vec<Emulated>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let file = folder.path().join(JOBS);
     fs::write(&file, serde_json::to_vec(jobs)?)
@@ -42,12 +42,12 @@ pub fn emulate(cpus: u32, jobs: &[Job], time_limit_s: u64) -> anyhow::Result<Vec
     let machine = Vm {
         cpus,
         // The first one warms up, too.
-        timeout: Duration::from_secs((time_limit_s + 60).saturating_mul(jobs.len() as u64 + 1)),
+        timeout: of_runs(time_limit, jobs.len() as u64 + 1),
         writable: vec![folder.path().to_owned()],
         ..Vm::default()
     };
     let program = std::env::current_exe().context("cannot find this program's file")?;
-    let words = ["emulate", "--time-limit", &time_limit_s.to_string()].map(OsString::from);
+    let words = ["emulate", "--time-limit", &time_limit.to_string()].map(OsString::from);
     let command: Vec<OsString> = std::iter::once(program.into_os_string())
         .chain(words)
         .chain([folder.path().into()])

@@ -17,6 +17,7 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::view::View;
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Host;
+use schedlab_trace::Duration as Limit;
 use schedlab_workload::{Workload, rtapp};
 
 use crate::args::{RunArgs, VmArgs};
@@ -78,7 +79,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         load,
         repeat: args.repeat,
         seed: args.seed,
-        time_limit: Duration::from_secs(args.time_limit),
+        time_limit: args.time_limit.to_std(),
         events: args.trace.is_some(),
     };
     let outputs = Files::begin(&args.show)?;
@@ -148,9 +149,9 @@ pub fn run_once(
     workload: &str,
     scheduler: &Scheduler,
     seed: u64,
-    time_limit_s: u64,
+    time_limit: Limit,
 ) -> anyhow::Result<RunResult> {
-    let experiment = of_one_run(workload, scheduler, seed, time_limit_s)?;
+    let experiment = of_one_run(workload, scheduler, seed, time_limit)?;
     let mut results = experiment.run(&mut |run| complain(run))?;
     results.pop().context("a run has a result")
 }
@@ -160,16 +161,22 @@ pub fn warm_up(
     workload: &str,
     scheduler: &Scheduler,
     seed: u64,
-    time_limit_s: u64,
+    time_limit: Limit,
 ) -> anyhow::Result<()> {
-    Ok(of_one_run(workload, scheduler, seed, time_limit_s)?.warm_up()?)
+    Ok(of_one_run(workload, scheduler, seed, time_limit)?.warm_up()?)
+}
+
+/// How long a virtual machine may take for so many runs, its start included.
+pub fn of_runs(time_limit: Limit, runs: u64) -> Duration {
+    let one = time_limit.to_std() + Duration::from_secs(60);
+    one.saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX))
 }
 
 fn of_one_run(
     workload: &str,
     scheduler: &Scheduler,
     seed: u64,
-    time_limit_s: u64,
+    time_limit: Limit,
 ) -> anyhow::Result<Experiment> {
     Ok(Experiment {
         schedulers: vec![scheduler.clone()],
@@ -179,7 +186,7 @@ fn of_one_run(
         },
         repeat: 1,
         seed,
-        time_limit: Duration::from_secs(time_limit_s),
+        time_limit: time_limit.to_std(),
         events: false,
     })
 }
@@ -189,12 +196,12 @@ pub fn sweep_in_vm(
     folder: &Path,
     cpus: Option<u32>,
     runs: u64,
-    time_limit_s: u64,
+    time_limit: Limit,
 ) -> anyhow::Result<Status> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot write {}", folder.display()))?;
     let machine = Vm {
-        timeout: Duration::from_secs(time_limit_s.saturating_add(60).saturating_mul(runs)),
+        timeout: of_runs(time_limit, runs),
         writable: vec![folder.to_owned()],
         ..machine(cpus)
     };
@@ -239,7 +246,7 @@ fn again_in_vm(
 ) -> anyhow::Result<Status> {
     let runs = u64::from(args.warmup) + u64::from(args.repeat) * nr_schedulers as u64;
     let mut machine = machine(args.cpus);
-    machine.timeout = Duration::from_secs((args.time_limit + 60).saturating_mul(runs));
+    machine.timeout = of_runs(args.time_limit, runs);
     let [(_, json), (_, csv)] = results::outputs(&args.show);
     let files = [json, csv].into_iter().flatten();
     let files = files.filter(|path| path.as_os_str() != "-");
@@ -289,7 +296,7 @@ fn kept(text: &str) -> anyhow::Result<Option<(String, tempfile::TempDir)>> {
 pub fn vm(args: &VmArgs) -> anyhow::Result<Status> {
     let command: Vec<OsString> = args.command.iter().map(OsString::from).collect();
     let machine = Vm {
-        timeout: Duration::from_secs(args.time_limit),
+        timeout: args.time_limit.to_std(),
         ..machine(Some(args.cpus))
     };
     forward(&machine, &command)
