@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use schedlab_kernel::policy::POLICIES;
-use schedlab_report::export;
+use schedlab_report::{Exit, export};
 use schedlab_sim::{Scheduler, SimSpec};
 
 /// Those without an arena: locks in arenas are loops in an object, and locks of the virtual kernel natively.
@@ -83,5 +83,26 @@ fn a_policy_decides_alike_natively_and_as_an_object() {
                 );
             }
         }
+    }
+}
+
+/// Those with an arena, too: their locks are loops in which time passes.
+#[test]
+fn every_policy_runs_as_an_object_and_again_with_the_same_bytes() {
+    for policy in POLICIES {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let path = folder.join(format!("whole-{}.bpf.o", policy.name));
+        std::fs::write(&path, policy.object()).unwrap();
+        let scheduler = Scheduler::plain(path.display().to_string());
+        let spec = SimSpec {
+            cpus: Some(4),
+            seed: 3,
+            check: true,
+            ..SimSpec::new("chat:rooms=1,users=4,messages=10", scheduler, "laptop")
+        };
+        let first = schedlab_sim::run(&spec, None).unwrap_or_else(|error| panic!("{error}"));
+        let name = policy.name;
+        assert_eq!(first.exit, Exit::Done, "{name}: {:?}", first.message);
+        assert!(result(&spec) == result(&spec), "{name}: two runs differ");
     }
 }
