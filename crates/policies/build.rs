@@ -66,6 +66,25 @@ fn main() {
     }
     list += "];\n";
 
+    let types = Path::new("crates/policies/src/types/types.bpf.c");
+    let compiled = compiler::run_with(
+        &compiler::Job {
+            compiler: &compiler,
+            arch: &arch,
+            folder: &root,
+            source: types,
+            include: &include,
+            output: &out.join("types.so"),
+            audit: false,
+        },
+        &["-fno-eliminate-unused-debug-types".to_owned()],
+    );
+    if let Err(message) = compiled {
+        panic!("{} does not compile:\n{message}", types.display());
+    }
+    println!("cargo::rerun-if-changed={FROM_HERE}/{}", types.display());
+    list += "pub static TYPES: &[u8] = include_bytes!(\"types.so\");\n";
+
     list += "pub static HEADERS: &[(&str, &str)] = &[\n";
     for header in headers(&root.join("include")) {
         let path = Path::new("include").join(&header);

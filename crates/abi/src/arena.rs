@@ -26,6 +26,11 @@ impl Arena {
         })
     }
 
+    /// Where it begins.
+    pub fn base(&self) -> *mut u8 {
+        self.reserved.place(0)
+    }
+
     /// The offset of a pointer into the arena.
     #[inline]
     pub fn offset(&self, pointer: usize) -> Option<u64> {

@@ -430,6 +430,31 @@ impl Types {
             .collect()
     }
 
+    /// Names that `typedef` makes.
+    pub fn typedefs(&self) -> Vec<(&str, usize)> {
+        let entries = self.entries.iter();
+        let named = entries.filter_map(|(&at, entry)| {
+            let is_one = entry.tag == constants::DW_TAG_typedef.0 && entry.type_at.is_some();
+            Some((entry.name.as_deref()?, at)).filter(|_| is_one)
+        });
+        named.collect()
+    }
+
+    /// Structures and enumerations that have a name and are defined.
+    pub fn defined(&self) -> Vec<usize> {
+        let is_type = |entry: &Entry| {
+            matches!(
+                DwTag(entry.tag),
+                constants::DW_TAG_structure_type | constants::DW_TAG_enumeration_type
+            )
+        };
+        let entries = self.entries.iter();
+        let defined = entries.filter(|(_, entry)| {
+            is_type(entry) && entry.name.is_some() && entry.byte_size.is_some()
+        });
+        defined.map(|(&at, _)| at).collect()
+    }
+
     /// The type of that name: a structure, or what a typedef means.
     pub fn named(&self, name: &str) -> Option<usize> {
         let is_type = |entry: &Entry| {

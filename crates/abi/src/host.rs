@@ -19,6 +19,7 @@ use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 use crate::audit::Audit;
+use crate::bpf;
 use crate::fields::Fields;
 use crate::image::Image;
 use crate::kfuncs::time::Timers;
@@ -68,6 +69,8 @@ pub struct Cpu {
     pub id: usize,
     /// `can_loop` steps of the op that runs.
     pub steps: u32,
+    /// Instructions of the op that runs which were charged; of objects only.
+    pub instructions: u64,
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
@@ -117,6 +120,8 @@ pub struct Host {
     table: Table,
     /// The environment of the call whose policy code runs.
     env: *const Env<'static>,
+    /// What the code of an object reaches.
+    pub bpf: bpf::Run,
     /// A borrow of the host is active; only debug builds keep it.
     looked_at: Cell<bool>,
     /// The CPU that it runs on, one of `cpus`.
@@ -173,6 +178,51 @@ pub struct Host {
 pub struct Context(*mut Host);
 
 impl Context {
+    /// Of the pointer that code was given.
+    pub fn of(host: *mut Host) -> Context {
+        Context(host)
+    }
+
+    /// The pointer that code is given.
+    pub fn run(self) -> *mut c_void {
+        self.0.cast()
+    }
+
+    /// Lets the time pass of the instructions that an object has executed since the last time.
+    #[inline(always)]
+    pub fn charge_instructions(self) {
+        // SAFETY: as in `with`; code of objects alone writes this, and it does not run now.
+        let executed = unsafe { std::mem::take(&mut (*self.0).bpf.executed) };
+        if executed > 0 {
+            let (ps, of_op) = self.with(|host| {
+                let ps = executed * host.bpf.instruction_ps;
+                let cpu = host.current();
+                cpu.instructions += executed;
+                (ps, cpu.instructions)
+            });
+            self.env(|env| env.cpu.charge_ps(ps));
+            if of_op > bpf::OP_INSTRUCTIONS_MAX {
+                self.loops_without_end();
+            }
+        }
+    }
+
+    /// Ends the run: a loop of an object goes on and on.
+    #[cold]
+    pub fn loops_without_end(self) -> u64 {
+        self.fault("it loops without end".to_owned())
+    }
+
+    /// Ends the run: an instruction was reached that refers to what is not there.
+    #[cold]
+    pub fn poisoned(self, number: usize) -> u64 {
+        let what = self.with(|host| {
+            let image = host.image.bpf();
+            image.and_then(|image| image.code().linked.unit.poison.get(number).cloned())
+        });
+        self.fault(what.unwrap_or_else(|| "it reaches what is not there".to_owned()))
+    }
+
     /// Looks at the host. `f` must neither suspend nor keep a reference: between two uses of this
     /// function the virtual kernel may have changed everything. Nor may it look at the host by another
     /// way than its argument, which debug builds check.
@@ -773,9 +823,7 @@ impl Runner {
     ) -> std::io::Result<Runner> {
         let object: Arc<Object> = Arc::clone(image.object());
         let nr_cpus = machine.topology.nr_cpus();
-        // SAFETY: the object's debug information says that an ops table lies there.
-        let ops = unsafe { image.pointer(object.ops).cast::<Ops>().read() };
-        let base = image.pointer(0) as usize;
+        let ops = image.ops();
         let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
         let mut host = Host {
             table: match watch {
@@ -783,6 +831,7 @@ impl Runner {
                 None => Table::new(),
             },
             env: std::ptr::null(),
+            bpf: bpf::Run::new(std::ptr::null_mut(), 0, machine.clock_mhz),
             looked_at: Cell::new(false),
             current: std::ptr::null_mut(),
             cpus: (0..nr_cpus)
@@ -819,10 +868,7 @@ impl Runner {
             version,
             exit_message: String::new(),
             initialized: false,
-            foreign: Foreign::new((
-                base + object.code.start as usize,
-                base + object.code.end as usize,
-            )),
+            foreign: Foreign::new(image.code()),
             audit: watch.map(|watch| Audit::new(nr_cpus, watch.payment)),
             races: watch
                 .filter(|watch| watch.races)
@@ -835,6 +881,14 @@ impl Runner {
             map.variable = variable;
             // SAFETY: a map is a structure of pointers that are not followed natively; the first is ours.
             unsafe { variable.write(index as u64) };
+        }
+        if let Some(image) = host.image.bpf() {
+            host.bpf.data = image.data();
+            host.maps
+                .put_globals(object.program.as_deref(), &mut host.bpf)?;
+            return Ok(Runner {
+                host: Box::into_raw(Box::new(host)),
+            });
         }
         let pointer = object.host_pointer;
         let host = Box::into_raw(Box::new(host));
@@ -915,6 +969,7 @@ impl Runner {
         // SAFETY: the host lives as long as we do.
         unsafe { trap::enter(&(*self.host).foreign) };
         let result = ops::call(context, op);
+        context.charge_instructions();
         context.with(|host| {
             trap::leave(&host.foreign);
             host.env = std::ptr::null();
@@ -933,6 +988,7 @@ impl Cpu {
         self.prefetch = None;
         if !nested {
             self.steps = 0;
+            self.instructions = 0;
             self.idle_masks.clear();
         }
     }
@@ -941,6 +997,7 @@ impl Cpu {
         Cpu {
             id,
             steps: 0,
+            instructions: 0,
             prefetch: None,
             lock_asked_at: 0,
             timer: None,
@@ -972,7 +1029,8 @@ mod tests {
         let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
         let machine = Machine::builtin("laptop").unwrap();
         let values = crate::kconfig::Values::new(&machine, KernelVersion::V7_2);
-        let image = Image::load(&object, &object.settings(&[]).unwrap(), &values).unwrap();
+        let settings = object.settings(&[]).unwrap();
+        let image = Image::load(&object, &settings, &values, KernelVersion::V7_2).unwrap();
         let runner = Runner::new(image, &machine, KernelVersion::V7_2, None).unwrap();
         assert!(runner.with(|host| host.nr_cpus) > 0);
         runner.with(|_| runner.with(|host| host.nr_cpus));

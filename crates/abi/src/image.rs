@@ -6,7 +6,11 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::sync::Arc;
 
+use schedlab_engine::KernelVersion;
+
+use crate::bpf;
 use crate::kconfig::{self, Pages, Relocation, Values};
+use crate::layout::Ops;
 use crate::object::Object;
 use crate::options::Settings;
 
@@ -49,6 +53,14 @@ pub enum LoadError {
         /// The policy.
         policy: String,
     },
+    /// It is an object that cannot become native code.
+    #[error("{policy}: {reason}")]
+    Object {
+        /// The policy.
+        policy: String,
+        /// Why.
+        reason: String,
+    },
     /// An op that never sleeps is a sleepable program (`bpf_scx_check_member()`).
     #[error(
         "{policy}: the kernel refuses a sleepable ops.{op}: define it with BPF_STRUCT_OPS(), not BPF_STRUCT_OPS_SLEEPABLE()"
@@ -63,14 +75,13 @@ pub enum LoadError {
 
 /// A loaded copy with its own globals.
 pub struct Image {
-    handle: *mut c_void,
-    base: u64,
     object: Arc<Object>,
-    /// Holds the variables of the kernel's configuration, if the policy uses any.
-    kconfig: Option<Pages>,
-    /// The dynamic linker identifies objects by the number of this file: were it closed and the number used again,
-    /// `dlopen` would return the old object. So it stays open until after `dlclose`.
-    _file: File,
+    form: Form,
+}
+
+enum Form {
+    Native(Native),
+    Bpf(bpf::Image),
 }
 
 impl Image {
@@ -79,6 +90,7 @@ impl Image {
         object: &Arc<Object>,
         settings: &Settings,
         kconfig: &Values,
+        version: KernelVersion,
     ) -> Result<Image, LoadError> {
         for declared in &object.kconfig {
             declared
@@ -88,6 +100,97 @@ impl Image {
                     reason,
                 })?;
         }
+        let form = match &object.program {
+            None => Form::Native(Native::load(object, settings, kconfig)?),
+            Some(program) => {
+                let options = object.options();
+                let image = bpf::Image::load(program, version, options, settings, kconfig);
+                Form::Bpf(image.map_err(|reason| LoadError::Object {
+                    policy: object.name().to_owned(),
+                    reason,
+                })?)
+            }
+        };
+        Ok(Image {
+            object: Arc::clone(object),
+            form,
+        })
+    }
+
+    /// The place of an address of the object in this copy.
+    pub fn pointer(&self, address: u64) -> *mut u8 {
+        match &self.form {
+            Form::Native(native) => (native.base + address) as *mut u8,
+            Form::Bpf(image) => image.pointer(address),
+        }
+    }
+
+    /// The address in the object of a place in this copy.
+    #[inline]
+    pub fn offset(&self, place: usize) -> Option<u64> {
+        match &self.form {
+            Form::Native(native) => {
+                let offset = (place as u64).wrapping_sub(native.base);
+                (offset < self.object.span).then_some(offset)
+            }
+            Form::Bpf(image) => image.offset(place),
+        }
+    }
+
+    /// The object it is a copy of.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// What it is a copy of as an object, if it is one.
+    pub fn bpf(&self) -> Option<&bpf::Image> {
+        match &self.form {
+            Form::Native(_) => None,
+            Form::Bpf(image) => Some(image),
+        }
+    }
+
+    /// Its table of ops.
+    pub fn ops(&self) -> Ops {
+        match (&self.form, &self.object.program) {
+            (Form::Bpf(image), Some(program)) => image.ops(program),
+            // SAFETY: the object's debug information says that an ops table lies there.
+            _ => unsafe { self.pointer(self.object.ops).cast::<Ops>().read() },
+        }
+    }
+
+    /// Between which addresses its code lies.
+    pub fn code(&self) -> (usize, usize) {
+        match &self.form {
+            Form::Native(native) => {
+                let (base, code) = (native.base as usize, &self.object.code);
+                (base + code.start as usize, base + code.end as usize)
+            }
+            Form::Bpf(image) => {
+                let code = image.code().code.range();
+                (code.start, code.end)
+            }
+        }
+    }
+}
+
+/// A copy of a policy that was compiled natively.
+struct Native {
+    handle: *mut c_void,
+    base: u64,
+    /// Holds the variables of the kernel's configuration, if the policy uses any.
+    kconfig: Option<Pages>,
+    /// The dynamic linker identifies objects by the number of this file: were it closed and the number used again,
+    /// `dlopen` would return the old object. So it stays open until after `dlclose`.
+    _file: File,
+}
+
+impl Native {
+    fn load(
+        object: &Arc<Object>,
+        settings: &Settings,
+        kconfig: &Values,
+    ) -> Result<Native, LoadError> {
         let error = |reason: String| LoadError::System {
             policy: object.name().to_owned(),
             reason,
@@ -131,22 +234,21 @@ impl Image {
         }
         // SAFETY: the link map lives as long as the handle; its first member is the load address.
         let base = unsafe { (*map).l_addr };
-        let image = Image {
+        let native = Native {
             handle,
             base,
-            object: Arc::clone(object),
             kconfig: pages,
             _file: file,
         };
-        image.set_options(settings).map_err(error)?;
-        image.relocate().map_err(error)?;
-        Ok(image)
+        native.set_options(object, settings).map_err(error)?;
+        native.relocate(object).map_err(error)?;
+        Ok(native)
     }
 
     /// Writes the values of options.
-    fn set_options(&self, settings: &Settings) -> Result<(), String> {
+    fn set_options(&self, object: &Object, settings: &Settings) -> Result<(), String> {
         for &(index, value) in &settings.values {
-            let option = &self.object.options()[index];
+            let option = &object.options()[index];
             let bytes = value.to_le_bytes();
             self.write(option.address, &bytes[..option.bytes.into()])?;
         }
@@ -154,8 +256,8 @@ impl Image {
     }
 
     /// Writes the addresses of the symbols that the loader provides.
-    fn relocate(&self) -> Result<(), String> {
-        for relocation in &self.object.relocations {
+    fn relocate(&self, object: &Object) -> Result<(), String> {
+        for relocation in &object.relocations {
             let address = kconfig::address(relocation, self.kconfig.as_ref());
             self.write(relocation.place, &address.to_le_bytes())?;
         }
@@ -165,7 +267,7 @@ impl Image {
     /// Writes to a variable of the object. Clang keeps `const volatile` ones in read-only pages, gcc does not; a private
     /// mapping can be made writable either way.
     fn write(&self, address: u64, bytes: &[u8]) -> Result<(), String> {
-        let place = self.pointer(address);
+        let place = (self.base + address) as *mut u8;
         let page = place as usize & !4095;
         let end = (place as usize + bytes.len()).next_multiple_of(4096);
         // SAFETY: the pages belong to our private mapping of the object's data.
@@ -183,23 +285,6 @@ impl Image {
         unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
-
-    /// The place of an address of the object in this copy.
-    pub fn pointer(&self, address: u64) -> *mut u8 {
-        (self.base + address) as *mut u8
-    }
-
-    /// The address in the object of a place in this copy.
-    #[inline]
-    pub fn offset(&self, place: usize) -> Option<u64> {
-        let offset = (place as u64).wrapping_sub(self.base);
-        (offset < self.object.span).then_some(offset)
-    }
-
-    /// The object it is a copy of.
-    pub fn object(&self) -> &Arc<Object> {
-        &self.object
-    }
 }
 
 /// The public beginning of glibc's `struct link_map`.
@@ -208,7 +293,7 @@ struct LinkMap {
     l_addr: u64,
 }
 
-impl Drop for Image {
+impl Drop for Native {
     fn drop(&mut self) {
         // SAFETY: nothing of the copy is in use: its owner drops it last.
         unsafe { libc::dlclose(self.handle) };

@@ -275,6 +275,12 @@ impl Values {
         let value = |variable| value(variable, machine, version).expect("known ones have values");
         Values(KNOWN.map(value))
     }
+
+    /// Returns the value of a variable, if the virtual kernel has one.
+    pub(crate) fn of(&self, variable: &str) -> Option<u64> {
+        let index = KNOWN.iter().position(|known| *known == variable)?;
+        Some(self.0[index])
+    }
 }
 
 /// Holds the values in read-only pages of their own, as a kernel does: a write to a variable, or an access far beyond it,

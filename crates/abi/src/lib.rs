@@ -6,6 +6,7 @@
 
 mod arena;
 mod audit;
+mod bpf;
 pub mod compiler;
 mod dwarf;
 mod fields;
@@ -33,6 +34,7 @@ mod tasks;
 mod version;
 mod watch;
 
+pub use bpf::KernelTypes;
 pub use host::Watch;
 pub use image::LoadError;
 pub use layout::NR_CPUS_MAX;

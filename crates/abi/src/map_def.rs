@@ -228,7 +228,7 @@ pub fn unknown_kind(name: &str) -> String {
 }
 
 /// Whether the virtual kernel has such a map; the error says what is the matter.
-fn check(map: &MapDef) -> Result<(), String> {
+pub(crate) fn check(map: &MapDef) -> Result<(), String> {
     let is = |kinds: &[u32]| kinds.contains(&map.kind);
     let per_key = [
         kind::HASH,

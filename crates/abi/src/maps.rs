@@ -7,9 +7,12 @@ use std::rc::Rc;
 
 use schedlab_fiber::prefetch;
 
+use schedlab_bpf::link::ARENA_SECTION;
+
 use crate::arena::Arena;
+use crate::bpf::{self, Program};
 use crate::map_def::{MapDef, kind, name_of};
-use crate::memory::{Memory, space};
+use crate::memory::{Memory, PAGE, space};
 use crate::placed::MAP_VALUES;
 
 const EXIST_FLAGS: u64 = 3;
@@ -203,6 +206,33 @@ impl Maps {
             arena,
             memory,
         })
+    }
+
+    /// Puts the global variables of an object's arena into it, and tells where it begins.
+    pub fn put_globals(
+        &mut self,
+        program: Option<&Program>,
+        run: &mut bpf::Run,
+    ) -> std::io::Result<()> {
+        let Some(arena) = self.arena.and_then(|index| self.list[index].arena()) else {
+            return Ok(());
+        };
+        run.arena = arena.base() as u64;
+        let section = program.and_then(|program| {
+            let at = program.placement.arena_section?;
+            let mut sections = program.elf.data.iter();
+            Some((at, sections.find(|section| section.name == ARENA_SECTION)?))
+        });
+        if let Some((at, section)) = section {
+            let pages = section.bytes.len().div_ceil(PAGE).max(1);
+            let place = arena.alloc(arena.base().wrapping_add(at as usize), pages);
+            if place.is_null() {
+                return Err(std::io::ErrorKind::OutOfMemory.into());
+            }
+            // SAFETY: the pages are open, and no policy code runs yet.
+            unsafe { place.copy_from_nonoverlapping(section.bytes.as_ptr(), section.bytes.len()) };
+        }
+        Ok(())
     }
 
     /// Prefetches the task's values in task storage.

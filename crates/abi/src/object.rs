@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
+use crate::bpf::{self, KernelTypes};
 use crate::dwarf::{Shape, Types, Variable};
 use crate::kconfig::{self, Declared, Relocation};
 use crate::map_def::{self, MapDef};
 use crate::options::{self, OptionError, OptionKind, PolicyOption, Settings};
-use crate::placed::{Placed, place};
+use crate::placed::{Placed, place, place_globals};
 use crate::signature;
 use crate::{ObjectError, ObjectErrors};
 
@@ -41,6 +42,8 @@ pub struct Object {
     /// The variables of the kernel's configuration as it declares them.
     pub(crate) kconfig: Vec<Declared>,
     left_out: Vec<LeftOut>,
+    /// Its instructions, if it is an object compiled for BPF.
+    pub(crate) program: Option<Box<bpf::Program>>,
 }
 
 /// Describes a BPF program beside the ops. The virtual kernel calls none of these.
@@ -250,8 +253,56 @@ impl Object {
             relocations,
             kconfig,
             left_out,
+            program: None,
             elf,
         })
+    }
+
+    /// Reads an object that was compiled for BPF. `types` are those of the virtual kernel.
+    ///
+    /// # Errors
+    /// As [`Object::from_elf`].
+    pub fn from_bpf(
+        name: &str,
+        elf: Vec<u8>,
+        types: &Arc<KernelTypes>,
+    ) -> Result<Arc<Object>, ObjectErrors> {
+        let mut errors = Vec::new();
+        match bpf::read(name, &elf, types, &mut errors) {
+            Ok(facts) => {
+                errors.extend(check_license_text(name, &facts.program.elf.license).err());
+                match errors.is_empty() {
+                    true => Ok(Arc::new(Object::of_facts(name, elf, facts))),
+                    false => Err(ObjectErrors(errors)),
+                }
+            }
+            Err(error) => {
+                errors.insert(0, error);
+                Err(ObjectErrors(errors))
+            }
+        }
+    }
+
+    fn of_facts(name: &str, elf: Vec<u8>, facts: bpf::Facts) -> Object {
+        Object {
+            name: name.to_owned(),
+            image_bytes: 0,
+            span: facts.program.placement.bytes,
+            code: 0..0,
+            host_pointer: 0,
+            ops: 0,
+            ops_name: facts.ops_name,
+            file: facts.file,
+            maps: facts.maps,
+            options: facts.options,
+            placed: place_globals(&facts.globals),
+            sleepable: Vec::new(),
+            globals: facts.globals,
+            relocations: Vec::new(),
+            left_out: facts.program.left_out(),
+            program: Some(Box::new(facts.program)),
+            elf,
+        }
     }
 
     /// The name it was asked for with.
@@ -340,6 +391,9 @@ impl Object {
     /// The source lines of an address in the object, from the innermost inlined function to the outermost: each its
     /// file, and `file:line (function)`.
     fn frames(&self, address: u64) -> Option<Vec<(String, String)>> {
+        if let Some(program) = &self.program {
+            return Some(vec![program.frame(address)?]);
+        }
         let file = object::File::parse(&*self.elf).ok()?;
         let section = |id: gimli::SectionId| -> Result<_, gimli::Error> {
             let data = file
@@ -431,7 +485,10 @@ impl Object {
 
     /// Whether a sleepable op begins at an address of the object.
     pub(crate) fn is_sleepable(&self, address: u64) -> bool {
-        self.sleepable.iter().any(|code| code.contains(&address))
+        match &self.program {
+            Some(program) => program.is_sleepable(address),
+            None => self.sleepable.iter().any(|code| code.contains(&address)),
+        }
     }
 
     /// Address and size of a global variable.
@@ -525,8 +582,11 @@ fn check_license(policy: &str, file: &object::File<'_>) -> Result<(), ObjectErro
         .and_then(|section| section.data().ok())
         .unwrap_or_default();
     let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    let license = String::from_utf8_lossy(text);
-    if GPL_COMPATIBLE.contains(&license.as_ref()) {
+    check_license_text(policy, &String::from_utf8_lossy(text))
+}
+
+fn check_license_text(policy: &str, license: &str) -> Result<(), ObjectError> {
+    if GPL_COMPATIBLE.contains(&license) {
         return Ok(());
     }
     Err(ObjectError::License {

@@ -1,9 +1,12 @@
 //! Calling a policy's ops.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_void};
 
 use schedlab_engine::policy::{DumpContext, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
 
+use schedlab_bpf::translate::Entry;
+
+use crate::bpf::Word;
 use crate::host::{Context, Host};
 use crate::image::Image;
 use crate::layout::{
@@ -155,9 +158,19 @@ pub fn never_called(ops: &Ops) -> Vec<&'static str> {
 /// Calls an op's function.
 #[inline(always)]
 pub fn call(context: Context, op: &OpCall) -> i64 {
-    let ops = context.with(|host| std::ptr::from_ref(&host.ops));
+    let (ops, is_bpf) =
+        context.with(|host| (std::ptr::from_ref(&host.ops), host.image.bpf().is_some()));
     // SAFETY: the table never changes and lives as long as the host.
     let ops = unsafe { &*ops };
+    // A program of an object gets its arguments as words in an array.
+    macro_rules! invoke {
+        ($op:ident, $result:ty, $($argument:expr),*) => {
+            match is_bpf {
+                false => $op($($argument),*),
+                true => <$result>::of(program(context, $op as usize, &[$(Word::word($argument)),*])),
+            }
+        };
+    }
     let task = |task| context.pointer(Some(task));
     // SAFETY: each function pointer comes from the policy's own table and has the signature that
     // `struct sched_ext_ops` gives it; the pointers handed over live until the op returns. Faults in
@@ -170,49 +183,54 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 wake_flags,
             } => {
                 let op = ops.select_cpu;
-                op.map_or(0, |op| op(task(p), prev_cpu.0 as i32, wake_flags).into())
+                op.map_or(0, |op| {
+                    invoke!(op, i32, task(p), prev_cpu.0 as i32, wake_flags).into()
+                })
             }
             OpCall::Enqueue { task: p, enq_flags } => {
                 let p = task(p);
-                done(ops.enqueue.map(|op| op(p, enq_flags)))
+                done(ops.enqueue.map(|op| invoke!(op, (), p, enq_flags)))
             }
             OpCall::Dequeue { task: p, deq_flags } => {
-                done(ops.dequeue.map(|op| op(task(p), deq_flags)))
+                done(ops.dequeue.map(|op| invoke!(op, (), task(p), deq_flags)))
             }
             OpCall::Dispatch { cpu, prev } => {
                 let prev = context.pointer(prev);
-                done(ops.dispatch.map(|op| op(cpu.0 as i32, prev)))
+                done(ops.dispatch.map(|op| invoke!(op, (), cpu.0 as i32, prev)))
             }
-            OpCall::Tick { task: p } => done(ops.tick.map(|op| op(task(p)))),
+            OpCall::Tick { task: p } => done(ops.tick.map(|op| invoke!(op, (), task(p)))),
             OpCall::Runnable { task: p, enq_flags } => {
-                done(ops.runnable.map(|op| op(task(p), enq_flags)))
+                done(ops.runnable.map(|op| invoke!(op, (), task(p), enq_flags)))
             }
-            OpCall::Running { task: p } => done(ops.running.map(|op| op(task(p)))),
+            OpCall::Running { task: p } => done(ops.running.map(|op| invoke!(op, (), task(p)))),
             OpCall::Stopping { task: p, runnable } => {
-                done(ops.stopping.map(|op| op(task(p), runnable)))
+                done(ops.stopping.map(|op| invoke!(op, (), task(p), runnable)))
             }
             OpCall::Quiescent { task: p, deq_flags } => {
-                done(ops.quiescent.map(|op| op(task(p), deq_flags)))
+                done(ops.quiescent.map(|op| invoke!(op, (), task(p), deq_flags)))
             }
             OpCall::Yield { from, to } => {
                 let to = context.pointer(to);
-                ops.yield_.map_or(0, |op| (op(task(from), to) != 0).into())
+                ops.yield_
+                    .map_or(0, |op| (invoke!(op, u8, task(from), to) != 0).into())
             }
             OpCall::SetWeight { task: p, weight } => {
-                done(ops.set_weight.map(|op| op(task(p), weight)))
+                done(ops.set_weight.map(|op| invoke!(op, (), task(p), weight)))
             }
             OpCall::SetCpumask { task: p } => {
                 let p = task(p);
-                done(ops.set_cpumask.map(|op| op(p, (*p).cpus_ptr)))
+                done(ops.set_cpumask.map(|op| invoke!(op, (), p, (*p).cpus_ptr)))
             }
-            OpCall::UpdateIdle { cpu, idle } => {
-                done(ops.update_idle.map(|op| op(cpu.0 as i32, idle)))
-            }
+            OpCall::UpdateIdle { cpu, idle } => done(
+                ops.update_idle
+                    .map(|op| invoke!(op, (), cpu.0 as i32, idle)),
+            ),
             OpCall::CpuAcquire { cpu } => {
                 let mut args = [0u64; 1];
                 done(
-                    ops.cpu_acquire
-                        .map(|op| op(cpu.0 as i32, args.as_mut_ptr().cast())),
+                    ops.cpu_acquire.map(|op| {
+                        invoke!(op, (), cpu.0 as i32, args.as_mut_ptr().cast::<c_void>())
+                    }),
                 )
             }
             OpCall::CpuRelease {
@@ -232,7 +250,10 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                         None => context.with(|host| host.tasks.stopper(cpu.index())),
                     },
                 };
-                done(ops.cpu_release.map(|op| op(cpu.0 as i32, &raw mut args)))
+                done(
+                    ops.cpu_release
+                        .map(|op| invoke!(op, (), cpu.0 as i32, &raw mut args)),
+                )
             }
             OpCall::InitTask { task: p, fork } => {
                 let mut args = InitTaskArgs {
@@ -240,16 +261,23 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                     cgroup: context.with(|host| host.cgroup),
                 };
                 let op = ops.init_task;
-                op.map_or(0, |op| op(task(p), &raw mut args).into())
+                op.map_or(0, |op| invoke!(op, i32, task(p), &raw mut args).into())
             }
             OpCall::ExitTask { task: p, cancelled } => {
                 let mut args = ExitTaskArgs { cancelled };
-                done(ops.exit_task.map(|op| op(task(p), &raw mut args)))
+                done(
+                    ops.exit_task
+                        .map(|op| invoke!(op, (), task(p), &raw mut args)),
+                )
             }
-            OpCall::Enable { task: p } => done(ops.enable.map(|op| op(task(p)))),
-            OpCall::Disable { task: p } => done(ops.disable.map(|op| op(task(p)))),
-            OpCall::CpuOnline { cpu } => done(ops.cpu_online.map(|op| op(cpu.0 as i32))),
-            OpCall::CpuOffline { cpu } => done(ops.cpu_offline.map(|op| op(cpu.0 as i32))),
+            OpCall::Enable { task: p } => done(ops.enable.map(|op| invoke!(op, (), task(p)))),
+            OpCall::Disable { task: p } => done(ops.disable.map(|op| invoke!(op, (), task(p)))),
+            OpCall::CpuOnline { cpu } => {
+                done(ops.cpu_online.map(|op| invoke!(op, (), cpu.0 as i32)))
+            }
+            OpCall::CpuOffline { cpu } => {
+                done(ops.cpu_offline.map(|op| invoke!(op, (), cpu.0 as i32)))
+            }
             OpCall::CgroupInit => {
                 let mut args = CgroupInitArgs {
                     weight: 100,
@@ -260,14 +288,14 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 };
                 let op = ops.cgroup_init;
                 let cgroup = context.with(|host| host.cgroup);
-                op.map_or(0, |op| op(cgroup, &raw mut args).into())
+                op.map_or(0, |op| invoke!(op, i32, cgroup, &raw mut args).into())
             }
             OpCall::CgroupExit => {
                 let cgroup = context.with(|host| host.cgroup);
-                done(ops.cgroup_exit.map(|op| op(cgroup)))
+                done(ops.cgroup_exit.map(|op| invoke!(op, (), cgroup)))
             }
             OpCall::Dump { context: about } => {
-                let op = |about| done(ops.dump.map(|op| op(about)));
+                let op = |about| done(ops.dump.map(|op| invoke!(op, (), about)));
                 dump(context, about, op)
             }
             OpCall::DumpCpu {
@@ -275,18 +303,23 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 cpu,
                 idle,
             } => {
-                let op = |about| done(ops.dump_cpu.map(|op| op(about, cpu.0 as i32, idle)));
+                let op = |about| {
+                    done(
+                        ops.dump_cpu
+                            .map(|op| invoke!(op, (), about, cpu.0 as i32, idle)),
+                    )
+                };
                 dump(context, about, op)
             }
             OpCall::DumpTask {
                 context: about,
                 task: p,
             } => {
-                let op = |about| done(ops.dump_task.map(|op| op(about, task(p))));
+                let op = |about| done(ops.dump_task.map(|op| invoke!(op, (), about, task(p))));
                 dump(context, about, op)
             }
             OpCall::Init => {
-                let result = ops.init.map_or(0, |op| op());
+                let result = ops.init.map_or(0, |op| invoke!(op, i32,));
                 context.with(|host| host.initialized = result == 0);
                 result.into()
             }
@@ -310,7 +343,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                     msg: message,
                     dump,
                 };
-                done(ops.exit.map(|op| op(&raw mut info)))
+                done(ops.exit.map(|op| invoke!(op, (), &raw mut info)))
             }
             OpCall::TimerCallback { timer } => crate::kfuncs::time::callback(context, timer),
         }
@@ -341,6 +374,15 @@ fn dump(
     let result = op(&raw mut about);
     context.with(Host::end_dump);
     result
+}
+
+/// Runs a program of an object.
+fn program(context: Context, entry: usize, arguments: &[u64]) -> u64 {
+    // SAFETY: the table of an object has the addresses of its native code; the arguments live until it returns.
+    unsafe {
+        let entry: Entry = std::mem::transmute(entry);
+        entry(context.run(), arguments.as_ptr() as u64, 0, 0, 0, 0)
+    }
 }
 
 fn done(_: Option<()>) -> i64 {

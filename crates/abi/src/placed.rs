@@ -1,7 +1,5 @@
 //! Where a policy's global variables and its maps' values lie for the cache model.
 
-use schedlab_machine::address;
-
 use crate::dwarf::{Types, Variable};
 
 /// Where a global variable lies, in the object and for the cache model.
@@ -27,14 +25,29 @@ const SMALL_STRIDE: u64 = 4_096 + 64;
 pub(crate) fn place(types: &Types, variables: &[Variable]) -> Vec<Placed> {
     let mut by_name: Vec<&Variable> = variables.iter().collect();
     by_name.sort_by(|a, b| (&a.name, a.line).cmp(&(&b.name, b.line)));
+    let in_order = by_name.into_iter().map(|variable| {
+        let bytes = types.size(variable.type_at);
+        (variable.name.as_str(), variable.address, bytes)
+    });
+    place_in_order(in_order)
+}
+
+/// The same of an object's: name, address, bytes.
+pub(crate) fn place_globals(globals: &[(String, u64, usize)]) -> Vec<Placed> {
+    let mut by_name: Vec<&(String, u64, usize)> = globals.iter().collect();
+    by_name.sort();
+    let in_order = by_name.into_iter();
+    place_in_order(in_order.map(|(name, address, bytes)| (name.as_str(), *address, *bytes as u64)))
+}
+
+fn place_in_order<'n>(variables: impl Iterator<Item = (&'n str, u64, u64)>) -> Vec<Placed> {
     let slots = LARGE_GLOBALS / SMALL_STRIDE;
     let mut taken = std::collections::BTreeSet::new();
     let mut large = LARGE_GLOBALS;
     let mut placed = Vec::new();
-    for variable in by_name {
-        let bytes = types.size(variable.type_at);
+    for (name, address, bytes) in variables {
         let offset = if bytes <= SMALL_STRIDE {
-            let mut slot = hash(&variable.name) % slots;
+            let mut slot = hash(name) % slots;
             while !taken.insert(slot) {
                 slot = (slot + 1) % slots;
             }
@@ -45,9 +58,9 @@ pub(crate) fn place(types: &Types, variables: &[Variable]) -> Vec<Placed> {
             offset
         };
         placed.push(Placed {
-            address: variable.address,
+            address,
             bytes,
-            modelled: address::GLOBALS + offset % MAP_VALUES,
+            modelled: schedlab_machine::address::GLOBALS + offset % MAP_VALUES,
         });
     }
     placed.sort_by_key(|placed| placed.address);

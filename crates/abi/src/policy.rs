@@ -72,7 +72,8 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
                 cpus,
             });
         }
-        let image = Image::load(object, settings, &Values::new(machine, version))?;
+        let values = Values::new(machine, version);
+        let image = Image::load(object, settings, &values, version)?;
         let runner = Runner::new(image, machine, version, watch);
         let runner = runner.map_err(|error| LoadError::System {
             policy: object.name().to_owned(),

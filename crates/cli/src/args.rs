@@ -160,7 +160,7 @@ pub struct SimArgs {
     pub workload: String,
     #[command(flatten)]
     pub common: SimCommon,
-    /// Schedulers: names with options, or paths of .bpf.c files; `all` for every one that has a name
+    /// Schedulers: names with options, or paths of .bpf.c or .bpf.o files; `all` for every one that has a name
     #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
     pub schedulers: String,
     /// Machine profile: a name, or the path of a .toml file

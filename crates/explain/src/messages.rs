@@ -463,7 +463,7 @@ pub const FAULTS: &[Row] = &[
     Row {
         pattern: r"function that is not there|kfunc|is not in the virtual kernel",
         culprit: Culprit::MissingKfunc,
-        says: "The scheduler called a kfunc that this kernel does not have.",
+        says: "The scheduler uses a function or a field that this kernel does not have.",
         function: "add_subprog_and_kfunc()",
         rule: "A program that calls an unknown kfunc is not loaded, unless the call is guarded by bpf_ksym_exists().",
         cure: "Guard the call with bpf_ksym_exists(), or choose another kernel (--kernel).",

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use schedlab_abi::{LeftOut, Object, ObjectError, ObjectErrors, compiler};
 
+use crate::objects;
 use crate::said::{self, Complaints, as_asked};
 
 /// Why a source is no policy that can be simulated: one or more lines for people.
@@ -42,6 +43,25 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
+    /// Reads an object that was compiled elsewhere.
+    pub(crate) fn of_object(path: &Path, audit: bool) -> Result<Compiled, Diagnostics> {
+        if audit {
+            return Err(one(format!(
+                "{}: an object cannot be audited: give the path of its source, a .bpf.c file",
+                path.display()
+            )));
+        }
+        let (object, notes) = objects::read(path)?;
+        let files = vec![path.to_owned()];
+        let sum = sum(&files).map_err(|error| one(format!("{}: {error}", path.display())))?;
+        Ok(Compiled {
+            object,
+            warnings: notes.into(),
+            files,
+            sum,
+        })
+    }
+
     /// Returns whether its files are still what it was made of.
     pub(crate) fn is_current(&self) -> bool {
         sum(&self.files).is_ok_and(|sum| sum == self.sum)

@@ -13,7 +13,7 @@ use schedlab_machine::Machine;
 use schedlab_trace::{Scheduler, nearest_of};
 
 use crate::compile::{self, Compiled, Diagnostics};
-use crate::{PolicyDoc, PolicyFile};
+use crate::{PolicyDoc, PolicyFile, objects};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Selection {
 pub enum SelectError {
     /// No such scheduler.
     #[error(
-        "no scheduler is called {name}{}: choose one of {known}, or give the path of a .bpf.c file",
+        "no scheduler is called {name}{}: choose one of {known}, or give the path of a .bpf.c or .bpf.o file",
         nearest_of(.name, .known)
     )]
     Unknown {
@@ -123,6 +123,9 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
     if let Some(file) = crate::find(name) {
         return Ok(file.doc());
     }
+    if objects::is_object(Path::new(name)) {
+        return Ok(PolicyDoc::parse(""));
+    }
     let source = fs::read_to_string(name).map_err(|error| Diagnostics {
         lines: vec![format!("{name}: {error}")],
     })?;
@@ -142,6 +145,12 @@ fn compiled<A>(
     let key = (path.to_owned(), audit);
     if let Some(known) = all.get(&key).filter(|known| known.is_current()) {
         return Ok(answer(known));
+    }
+    if objects::is_object(path) {
+        let compiled = Compiled::of_object(path, audit)?;
+        let answer = answer(&compiled);
+        all.insert(key, compiled);
+        return Ok(answer);
     }
     let compiler = match audit {
         true => compile::audit_compiler()?,

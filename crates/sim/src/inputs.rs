@@ -147,7 +147,7 @@ impl Inputs {
 fn watch(spec: &SimSpec) -> Result<Option<Watch>, String> {
     let watch = Watch {
         payment: spec.audit,
-        races: spec.check && spec.scheduler.is_path(),
+        races: spec.check && spec.scheduler.is_path() && !spec.scheduler.is_object(),
     };
     match (watch.payment, watch.races) {
         (true, _) => Ok(Some(watch)),

@@ -24,10 +24,10 @@ impl Scheduler {
         self.name == Self::KERNELS_OWN
     }
 
-    /// One scheduler; options follow the first `:`, for a path the first one behind `.bpf.c`.
+    /// One scheduler; options follow the first `:`, for a path the first one behind `.bpf.c` or `.bpf.o`.
     pub fn parse(text: &str) -> Scheduler {
-        const ENDING: &str = ".bpf.c";
-        let path = text.find(ENDING).map_or(0, |ending| ending + ENDING.len());
+        let endings = [".bpf.c", ".bpf.o"].map(|ending| Some(text.find(ending)? + ending.len()));
+        let path = endings.into_iter().flatten().min().unwrap_or(0);
         let (name, options) = match text[path..].find(':') {
             Some(colon) => (&text[..path + colon], &text[path + colon + 1..]),
             None => (text, ""),
@@ -76,16 +76,21 @@ impl Scheduler {
                 shell_word(&path)
             ),
             None => format!(
-                "unknown scheduler `{name}`{}; there are: {}, or the path of a .bpf.c file",
+                "unknown scheduler `{name}`{}; there are: {}, or the path of a .bpf.c or .bpf.o file",
                 nearest(name, known),
                 known.join(", ")
             ),
         }
     }
 
-    /// Returns whether it is the path of a policy's source, not a name.
+    /// Returns whether it is the path of an object, which is already compiled.
+    pub fn is_object(&self) -> bool {
+        self.name.ends_with(".o")
+    }
+
+    /// Returns whether it is the path of a policy's source or object, not a name.
     pub fn is_path(&self) -> bool {
-        self.name.ends_with(".c") || self.name.contains('/')
+        self.name.ends_with(".c") || self.name.ends_with(".o") || self.name.contains('/')
     }
 
     /// Returns a list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
@@ -237,7 +242,7 @@ mod tests {
         let told = Scheduler::unknown("fif", &["dss", "fifo"]);
         assert_eq!(
             told,
-            "unknown scheduler `fif` (did you mean `fifo`?); there are: dss, fifo, or the path of a .bpf.c file"
+            "unknown scheduler `fif` (did you mean `fifo`?); there are: dss, fifo, or the path of a .bpf.c or .bpf.o file"
         );
     }
 

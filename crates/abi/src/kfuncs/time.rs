@@ -192,6 +192,12 @@ pub fn callback(context: Context, timer: TimerId) -> i64 {
     let Some((map, key, value, callback)) = armed else {
         return 0;
     };
+    if context.with(|host| host.image.bpf().is_some()) {
+        let arguments = [map as u64, key as u64, value as u64];
+        let result = crate::bpf::timer_callback(context, callback, arguments);
+        context.with(|host| host.current().timer = None);
+        return result;
+    }
     // SAFETY: bpf_timer_set_callback() takes a function of this type; its arguments live as long as
     // the map. The key is only read.
     let result = unsafe {

@@ -1,0 +1,539 @@
+//! What programs of objects call: kfuncs by name, helpers by number (`enum bpf_func_id`), each bound to the function that native
+//! policies call.
+
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use schedlab_bpf::program::{Hooks, HostFn};
+use schedlab_bpf::translate::Entry;
+use schedlab_engine::KernelVersion;
+
+use super::masks;
+use super::words::host_fn;
+use crate::host::Context;
+use crate::kfuncs::{cpu, dsq, map, task, text, time};
+use crate::layout::{CpuMask, DsqIter, Task, Timer};
+use crate::maps::{E2BIG, EINVAL};
+use crate::primitives;
+
+/// `SCX_DSQ_LOCAL`.
+const LOCAL: u64 = 1 << 63 | 2;
+
+/// The class of a `struct bpf_spin_lock` (include/native/scx/bpf.h).
+const OTHER_LOCK: u32 = 3;
+
+/// What came after 6.18, by the kernel's own names.
+const NEW_IN_7_2: &[&str] = &[
+    "scx_bpf_dsq_peek",
+    "__scx_bpf_select_cpu_and",
+    "__scx_bpf_dsq_insert_vtime",
+    "scx_bpf_dsq_insert___v2",
+    "scx_bpf_dsq_move_to_local___v2",
+    "scx_bpf_task_set_slice",
+    "scx_bpf_task_set_dsq_vtime",
+    "scx_bpf_reenqueue_local___v2",
+    "scx_bpf_dsq_reenq",
+    "scx_bpf_tid_to_task",
+];
+
+/// The kfunc of a name in a kernel.
+pub fn kfunc(version: KernelVersion, name: &str) -> Option<HostFn> {
+    if version < KernelVersion::V7_2 && NEW_IN_7_2.contains(&name) {
+        return None;
+    }
+    let found = of_dsqs(name)
+        .or_else(|| of_cpus(name))
+        .or_else(|| of_tasks(name));
+    let found = found
+        .or_else(|| masks::mask(name))
+        .or_else(|| masks::iterator(name));
+    found.or_else(|| others(name))
+}
+
+/// `struct scx_bpf_dsq_insert_vtime_args`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct InsertArgs {
+    dsq: u64,
+    slice: u64,
+    vtime: u64,
+    enq_flags: u64,
+}
+
+/// `struct scx_bpf_select_cpu_and_args`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SelectArgs {
+    prev_cpu: i32,
+    wake_flags: u64,
+    flags: u64,
+}
+
+fn of_dsqs(name: &str) -> Option<HostFn> {
+    Some(match name {
+        "scx_bpf_create_dsq" => host_fn!(|c, id: u64, node: i32| dsq::create(c, id, node)),
+        "scx_bpf_destroy_dsq" => host_fn!(|c, id: u64| dsq::destroy(c, id)),
+        "scx_bpf_dsq_insert" => {
+            host_fn!(|c, p: *mut Task, id: u64, slice: u64, flags: u64| {
+                dsq::insert(c, p, id, slice, flags);
+            })
+        }
+        "scx_bpf_dsq_insert___v2" => {
+            host_fn!(
+                |c, p: *mut Task, id: u64, slice: u64, flags: u64| dsq::insert(
+                    c, p, id, slice, flags
+                )
+            )
+        }
+        "scx_bpf_dsq_insert_vtime" => {
+            host_fn!(
+                |c, p: *mut Task, id: u64, slice: u64, vtime: u64, flags: u64| {
+                    dsq::insert_vtime(c, p, id, slice, vtime, flags);
+                }
+            )
+        }
+        "__scx_bpf_dsq_insert_vtime" => host_fn!(|c, p: *mut Task, args: *const InsertArgs| {
+            // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
+            let args = unsafe { args.read_unaligned() };
+            dsq::insert_vtime(c, p, args.dsq, args.slice, args.vtime, args.enq_flags)
+        }),
+        "scx_bpf_dsq_move_to_local" => host_fn!(|c, id: u64| dsq::move_to_local(c, id, 0)),
+        "scx_bpf_dsq_move_to_local___v2" => {
+            host_fn!(|c, id: u64, flags: u64| dsq::move_to_local(c, id, flags))
+        }
+        "scx_bpf_dsq_nr_queued" => host_fn!(|c, id: u64| dsq::nr_queued(c, id)),
+        "scx_bpf_dsq_peek" => host_fn!(|c, id: u64| dsq::peek(c, id)),
+        "bpf_iter_scx_dsq_new" => {
+            host_fn!(|c, it: *mut DsqIter, id: u64, flags: u64| dsq::iter_new(c, it, id, flags))
+        }
+        "bpf_iter_scx_dsq_next" => host_fn!(|c, it: *mut DsqIter| {
+            primitives::step(c);
+            dsq::iter_next(c, it)
+        }),
+        "bpf_iter_scx_dsq_destroy" => host_fn!(|c, it: *mut DsqIter| dsq::iter_destroy(c, it)),
+        "scx_bpf_dsq_move_set_slice" => {
+            host_fn!(|c, it: *mut DsqIter, slice: u64| dsq::move_set_slice(c, it, slice))
+        }
+        "scx_bpf_dsq_move_set_vtime" => {
+            host_fn!(|c, it: *mut DsqIter, vtime: u64| dsq::move_set_vtime(c, it, vtime))
+        }
+        "scx_bpf_dsq_move" => {
+            host_fn!(|c, it: *mut DsqIter, p: *mut Task, id: u64, flags: u64| {
+                dsq::move_task(c, it, p, id, flags, false)
+            })
+        }
+        "scx_bpf_dsq_move_vtime" => {
+            host_fn!(|c, it: *mut DsqIter, p: *mut Task, id: u64, flags: u64| {
+                dsq::move_task(c, it, p, id, flags, true)
+            })
+        }
+        "scx_bpf_dispatch_nr_slots" => host_fn!(|c| dsq::dispatch_nr_slots(c)),
+        "scx_bpf_dispatch_cancel" => host_fn!(|c| dsq::dispatch_cancel(c)),
+        "scx_bpf_reenqueue_local" => host_fn!(|c| dsq::reenqueue(c, LOCAL, 0)),
+        "scx_bpf_reenqueue_local___v2" => host_fn!(|c| {
+            dsq::reenqueue(c, LOCAL, 0);
+        }),
+        "scx_bpf_dsq_reenq" => host_fn!(|c, id: u64, flags: u64| {
+            dsq::reenqueue(c, id, flags);
+        }),
+        _ => return None,
+    })
+}
+
+fn of_cpus(name: &str) -> Option<HostFn> {
+    Some(match name {
+        "scx_bpf_kick_cpu" => host_fn!(|c, cpu: i32, flags: u64| cpu::kick(c, cpu, flags)),
+        "scx_bpf_select_cpu_dfl" => {
+            host_fn!(|c, p: *mut Task, prev: i32, flags: u64, idle: *mut bool| {
+                cpu::select_dfl(c, p, prev, flags, idle)
+            })
+        }
+        "scx_bpf_select_cpu_and" => {
+            host_fn!(|c,
+                      p: *mut Task,
+                      prev: i32,
+                      wake: u64,
+                      allowed: *const CpuMask,
+                      flags: u64| {
+                cpu::select_and(c, p, prev, wake, allowed, flags)
+            })
+        }
+        "__scx_bpf_select_cpu_and" => {
+            host_fn!(
+                |c, p: *mut Task, allowed: *const CpuMask, args: *const SelectArgs| {
+                    // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
+                    let args = unsafe { args.read_unaligned() };
+                    cpu::select_and(c, p, args.prev_cpu, args.wake_flags, allowed, args.flags)
+                }
+            )
+        }
+        "scx_bpf_test_and_clear_cpu_idle" => {
+            host_fn!(|c, cpu: i32| cpu::test_and_clear_idle(c, cpu))
+        }
+        "scx_bpf_pick_idle_cpu" => {
+            host_fn!(|c, allowed: *const CpuMask, flags: u64| cpu::pick(
+                c, allowed, false, 0, flags, false
+            ))
+        }
+        "scx_bpf_pick_any_cpu" => {
+            host_fn!(|c, allowed: *const CpuMask, flags: u64| cpu::pick(
+                c, allowed, false, 0, flags, true
+            ))
+        }
+        "scx_bpf_pick_idle_cpu_node" => {
+            host_fn!(|c, allowed: *const CpuMask, node: i32, flags: u64| {
+                cpu::pick(c, allowed, true, node, flags, false)
+            })
+        }
+        "scx_bpf_pick_any_cpu_node" => {
+            host_fn!(|c, allowed: *const CpuMask, node: i32, flags: u64| {
+                cpu::pick(c, allowed, true, node, flags, true)
+            })
+        }
+        "scx_bpf_get_idle_cpumask" => host_fn!(|c| cpu::idle_mask(c, false, 0, false)),
+        "scx_bpf_get_idle_smtmask" => host_fn!(|c| cpu::idle_mask(c, false, 0, true)),
+        "scx_bpf_get_idle_cpumask_node" => {
+            host_fn!(|c, node: i32| cpu::idle_mask(c, true, node, false))
+        }
+        "scx_bpf_get_idle_smtmask_node" => {
+            host_fn!(|c, node: i32| cpu::idle_mask(c, true, node, true))
+        }
+        "scx_bpf_put_idle_cpumask" | "scx_bpf_put_cpumask" => {
+            host_fn!(|c, mask: *const CpuMask| cpu::put_mask(c, mask))
+        }
+        "scx_bpf_get_online_cpumask" => host_fn!(|c| cpu::online_mask(c)),
+        "scx_bpf_get_possible_cpumask" => host_fn!(|c| cpu::possible_mask(c)),
+        "scx_bpf_nr_cpu_ids" => host_fn!(|c| cpu::nr_cpu_ids(c)),
+        "scx_bpf_nr_node_ids" => host_fn!(|c| cpu::nr_node_ids(c)),
+        "scx_bpf_cpu_node" => host_fn!(|c, cpu: i32| cpu::node(c, cpu)),
+        "scx_bpf_now" => host_fn!(|c| time::now(c)),
+        _ => return None,
+    })
+}
+
+fn task_cpu(context: Context, p: *const Task) -> i32 {
+    context.charge_kfunc();
+    // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
+    unsafe { (&raw const (*p).lab_cpu).read() }
+}
+
+fn of_tasks(name: &str) -> Option<HostFn> {
+    Some(match name {
+        "scx_bpf_task_running" => host_fn!(|c, p: *const Task| task::running(c, p)),
+        "scx_bpf_task_cpu" => host_fn!(|c, p: *const Task| task_cpu(c, p)),
+        "scx_bpf_cpu_curr" => host_fn!(|c, cpu: i32| task::cpu_curr(c, cpu)),
+        "scx_bpf_cpu_rq" => host_fn!(|c, cpu: i32| task::cpu_rq(c, cpu)),
+        "scx_bpf_tid_to_task" => host_fn!(|c, tid: u64| task::from_tid(c, tid)),
+        "scx_bpf_task_set_slice" => {
+            host_fn!(|c, p: *mut Task, slice: u64| task::set_slice(c, p, slice))
+        }
+        "scx_bpf_task_set_dsq_vtime" => {
+            host_fn!(|c, p: *mut Task, vtime: u64| task::set_dsq_vtime(c, p, vtime))
+        }
+        "bpf_task_from_pid" => host_fn!(|c, pid: i32| task::from_pid(c, pid)),
+        // A task cannot vanish during an op, so references need not be counted.
+        "bpf_task_acquire" => host_fn!(|c, p: *mut Task| p),
+        "bpf_task_release" => host_fn!(|c, p: *mut Task| ()),
+        _ => return None,
+    })
+}
+
+fn res_lock(context: Context, lock: *mut u32) -> i32 {
+    primitives::res_lock(context, lock, OTHER_LOCK, ptr::null())
+}
+
+fn others(name: &str) -> Option<HostFn> {
+    Some(match name {
+        "scx_bpf_error_bstr" => {
+            host_fn!(
+                |c, fmt: *const c_char, args: *const u64, bytes: u32| text::error(
+                    c, fmt, args, bytes
+                )
+            )
+        }
+        "scx_bpf_exit_bstr" => {
+            host_fn!(
+                |c, code: i64, fmt: *const c_char, args: *const u64, bytes: u32| {
+                    text::exit(c, code, fmt, args, bytes)
+                }
+            )
+        }
+        "scx_bpf_dump_bstr" => host_fn!(|c, fmt: *const c_char, args: *const u64, bytes: u32| {
+            text::print(c, fmt, args, bytes, true);
+        }),
+        "bpf_arena_alloc_pages" => {
+            host_fn!(
+                |c, map: *const u64, at: *mut u8, pages: u32, node: i32, flags: u64| {
+                    match flags {
+                        0 => map::arena_alloc(c, map, at, pages),
+                        _ => ptr::null_mut(),
+                    }
+                }
+            )
+        }
+        "bpf_arena_free_pages" => {
+            host_fn!(
+                |c, map: *const u64, at: *mut u8, pages: u32| map::arena_free(c, map, at, pages)
+            )
+        }
+        "bpf_res_spin_lock" => host_fn!(|c, lock: *mut u32| res_lock(c, lock)),
+        "bpf_res_spin_unlock" => host_fn!(|c, lock: *mut u32| primitives::unlock(c, lock)),
+        "bpf_res_spin_lock_irqsave" => host_fn!(|c, lock: *mut u32, flags: *mut u64| {
+            // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
+            unsafe { flags.write(0) };
+            res_lock(c, lock)
+        }),
+        "bpf_res_spin_unlock_irqrestore" => {
+            host_fn!(|c, lock: *mut u32, flags: *mut u64| primitives::unlock(c, lock))
+        }
+        // Nothing interrupts an op in the virtual kernel.
+        "bpf_rcu_read_lock"
+        | "bpf_rcu_read_unlock"
+        | "bpf_preempt_disable"
+        | "bpf_preempt_enable"
+        | "bpf_local_irq_restore" => host_fn!(|c| ()),
+        "bpf_local_irq_save" => host_fn!(|c, flags: *mut u64| {
+            // SAFETY: as above.
+            unsafe { flags.write(0) }
+        }),
+        "bpf_rdonly_cast" | "bpf_cast_to_kern_ctx" => host_fn!(|c, pointer: u64| pointer),
+        _ => return None,
+    })
+}
+
+/// A function of the policy that the host calls back.
+fn callback(function: u64) -> Entry {
+    // SAFETY: programs have addresses of functions only from us (`BPF_PSEUDO_FUNC`); calling what is none faults, and that is
+    // caught.
+    unsafe { std::mem::transmute::<usize, Entry>(function as usize) }
+}
+
+fn call_back(context: Context, function: u64, arguments: [u64; 4]) -> u64 {
+    let [a, b, c, d] = arguments;
+    // SAFETY: as in `callback`.
+    let result = unsafe { callback(function)(context.run(), a, b, c, d, 0) };
+    context.charge_instructions();
+    result
+}
+
+fn repeat(context: Context, nr: u32, function: u64, data: u64, flags: u64) -> i64 {
+    if flags != 0 {
+        return EINVAL;
+    }
+    if nr > primitives::STEPS_MAX {
+        return E2BIG;
+    }
+    for index in 0..nr {
+        primitives::step(context);
+        if call_back(context, function, [index.into(), data, 0, 0]) as u32 != 0 {
+            return i64::from(index) + 1;
+        }
+    }
+    nr.into()
+}
+
+fn for_each(context: Context, of: *const u64, function: u64, data: u64, flags: u64) -> i64 {
+    if flags != 0 {
+        return EINVAL;
+    }
+    let (mut cursor, mut key, mut value) = (0, ptr::null(), ptr::null_mut());
+    let mut nr = 0;
+    while primitives::step(context)
+        && map::next(context, of, &raw mut cursor, &raw mut key, &raw mut value)
+    {
+        nr += 1;
+        if call_back(
+            context,
+            function,
+            [of as u64, key as u64, value as u64, data],
+        ) as u32
+            != 0
+        {
+            break;
+        }
+    }
+    nr
+}
+
+/// Calls the function of a timer.
+pub fn timer_callback(context: Context, function: *const c_void, arguments: [u64; 3]) -> i64 {
+    let [map, key, value] = arguments;
+    call_back(context, function as u64, [map, key, value, 0]) as i64
+}
+
+fn probe_read(to: *mut u8, bytes: u32, from: *const u8) -> i64 {
+    const EFAULT: i64 = -14;
+    // SAFETY: the policy's own memory; a wild pointer faults, and that is caught.
+    unsafe {
+        if (from as u64) < 4096 {
+            to.write_bytes(0, bytes as usize);
+            return EFAULT;
+        }
+        to.copy_from(from, bytes as usize);
+    }
+    0
+}
+
+fn probe_read_str(to: *mut u8, bytes: u32, from: *const u8) -> i64 {
+    const EFAULT: i64 = -14;
+    if bytes == 0 {
+        return 0;
+    }
+    // SAFETY: as above.
+    unsafe {
+        if (from as u64) < 4096 {
+            to.write(0);
+            return EFAULT;
+        }
+        for index in 0..bytes as usize {
+            let byte = if index + 1 < bytes as usize {
+                from.add(index).read()
+            } else {
+                0
+            };
+            to.add(index).write(byte);
+            if byte == 0 {
+                return index as i64 + 1;
+            }
+        }
+    }
+    bytes.into()
+}
+
+fn compare(a: *const u8, bytes: u32, b: *const u8) -> i32 {
+    for index in 0..bytes as usize {
+        // SAFETY: as above.
+        let (left, right) = unsafe { (a.add(index).read(), b.add(index).read()) };
+        if left != right {
+            return if left < right { -1 } else { 1 };
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    0
+}
+
+fn exchange(context: Context, place: *mut u64, pointer: u64) -> u64 {
+    primitives::sync(context);
+    // SAFETY: as above.
+    unsafe { place.replace(pointer) }
+}
+
+fn pid_tgid(context: Context) -> u64 {
+    let current = task::current(context);
+    // SAFETY: a CPU has a task, its idle one if no other.
+    let (pid, tgid) = unsafe { ((*current).pid, (*current).tgid) };
+    u64::from(tgid as u32) << 32 | u64::from(pid as u32)
+}
+
+/// The helper of a number; the error is its name.
+pub fn helper(number: i32) -> Result<HostFn, String> {
+    Ok(match number {
+        1 => host_fn!(|c, of: *const u64, key: *const u8| map::lookup(c, of, key)),
+        2 => host_fn!(
+            |c, of: *const u64, key: *const u8, value: *const u8, flags: u64| {
+                map::update(c, of, key, value, flags)
+            }
+        ),
+        3 => host_fn!(|c, of: *const u64, key: *const u8| map::delete(c, of, key)),
+        4 | 113 => {
+            host_fn!(|c, to: *mut u8, bytes: u32, from: *const u8| probe_read(to, bytes, from))
+        }
+        45 | 115 => {
+            host_fn!(|c, to: *mut u8, bytes: u32, from: *const u8| probe_read_str(to, bytes, from))
+        }
+        5 | 125 | 160 => host_fn!(|c| time::now(c)),
+        6 => host_fn!(|c, fmt: *const c_char, size: u32, a: u64, b: u64, d: u64| {
+            let words = [a, b, d];
+            text::print(c, fmt, words.as_ptr(), 24, false)
+        }),
+        7 => host_fn!(|c| time::random(c)),
+        8 => host_fn!(|c| cpu::smp_processor_id(c)),
+        14 => host_fn!(|c| pid_tgid(c)),
+        35 | 158 => host_fn!(|c| task::current(c)),
+        42 => host_fn!(|c| cpu::node(c, cpu::smp_processor_id(c) as i32)),
+        87 => host_fn!(|c, of: *const u64, value: *const u8, flags: u64| map::push(
+            c, of, value, flags
+        )),
+        88 => host_fn!(|c, of: *const u64, value: *mut u8| map::pop(c, of, value, false)),
+        89 => host_fn!(|c, of: *const u64, value: *mut u8| map::pop(c, of, value, true)),
+        93 => host_fn!(|c, lock: *mut u32| primitives::lock(c, lock, OTHER_LOCK, ptr::null())),
+        94 => host_fn!(|c, lock: *mut u32| primitives::unlock(c, lock)),
+        156 => host_fn!(
+            |c, of: *const u64, p: *mut Task, init: *const u8, flags: u64| {
+                map::storage_get(c, of, p, init, flags)
+            }
+        ),
+        157 => host_fn!(|c, of: *const u64, p: *mut Task| map::storage_delete(c, of, p)),
+        164 => host_fn!(|c, of: *const u64, function: u64, data: u64, flags: u64| {
+            for_each(c, of, function, data, flags)
+        }),
+        169 => host_fn!(|c, timer: *mut Timer, of: *const u64, flags: u64| {
+            time::timer_init(c, timer, of, flags)
+        }),
+        170 => host_fn!(|c, timer: *mut Timer, function: *const c_void| {
+            time::timer_set_callback(c, timer, function)
+        }),
+        171 => host_fn!(|c, timer: *mut Timer, nsecs: u64, flags: u64| {
+            time::timer_start(c, timer, nsecs, flags)
+        }),
+        172 => host_fn!(|c, timer: *mut Timer| time::timer_cancel(c, timer)),
+        177 => host_fn!(
+            |c, fmt: *const c_char, size: u32, args: *const u64, bytes: u32| {
+                text::print(c, fmt, args, bytes, false)
+            }
+        ),
+        181 => host_fn!(|c, nr: u32, function: u64, data: u64, flags: u64| {
+            repeat(c, nr, function, data, flags)
+        }),
+        182 => host_fn!(|c, a: *const u8, bytes: u32, b: *const u8| compare(a, bytes, b)),
+        194 => host_fn!(|c, place: *mut u64, pointer: u64| exchange(c, place, pointer)),
+        195 => host_fn!(|c, of: *const u64, key: *const u8, cpu: u32| {
+            map::lookup_percpu(c, of, key, cpu)
+        }),
+        _ => return Err(helper_name(number)),
+    })
+}
+
+/// The names of helpers that schedulers call and the virtual kernel has not.
+fn helper_name(number: i32) -> String {
+    let name = match number {
+        16 => "bpf_get_current_comm",
+        55 => "bpf_perf_event_read_value",
+        109 => "bpf_send_signal",
+        118 => "bpf_jiffies64",
+        130 => "bpf_ringbuf_output",
+        131 => "bpf_ringbuf_reserve",
+        132 => "bpf_ringbuf_submit",
+        133 => "bpf_ringbuf_discard",
+        134 => "bpf_ringbuf_query",
+        153 => "bpf_per_cpu_ptr",
+        154 => "bpf_this_cpu_ptr",
+        165 => "bpf_snprintf",
+        209 => "bpf_user_ringbuf_drain",
+        210 => "bpf_cgrp_storage_get",
+        211 => "bpf_cgrp_storage_delete",
+        _ => return format!("number {number}"),
+    };
+    name.to_owned()
+}
+
+/// What the code calls by itself.
+pub fn hooks() -> Hooks {
+    Hooks {
+        atomic: host_fn!(|c, place: *const c_void, bytes: u64, writes: bool| {
+            match writes {
+                true => primitives::atomic(c, place),
+                false => primitives::sync(c),
+            }
+        }),
+        step: host_fn!(|c| {
+            // A loop may wait for what another CPU does.
+            primitives::sync(c);
+            primitives::step(c)
+        }),
+        poison: host_fn!(|c, number: u64| c.poisoned(number as usize)),
+        exhausted: host_fn!(|c| c.loops_without_end()),
+    }
+}

@@ -1,0 +1,165 @@
+//! A run's own data of an object: the variables of its maps, its global variables, the values of the kernel's configuration.
+
+use std::sync::Arc;
+
+use schedlab_bpf::elf::Link;
+use schedlab_engine::KernelVersion;
+
+use super::{CODE, Program, Translated};
+use crate::kconfig::Values;
+use crate::layout::Ops;
+use crate::memory::{PAGE, Reservation};
+use crate::options::{PolicyOption, Settings};
+
+/// The data of one run, and the code that all runs share.
+pub struct Image {
+    data: Reservation,
+    code: Arc<Translated>,
+}
+
+impl Image {
+    /// Reserves the data and fills them in.
+    pub fn load(
+        program: &Program,
+        version: KernelVersion,
+        options: &[PolicyOption],
+        settings: &Settings,
+        kconfig: &Values,
+    ) -> Result<Image, String> {
+        let code = program.translated(version)?;
+        let placement = &program.placement;
+        let bytes = placement.bytes as usize;
+        let data = Reservation::new(bytes, PAGE).map_err(|error| error.to_string())?;
+        if !data.open(0, bytes) {
+            return Err(std::io::Error::last_os_error().to_string());
+        }
+        let image = Image { data, code };
+        for section in &program.elf.data {
+            if let Some(at) = placement.section(&section.name) {
+                image.write(at, &section.bytes);
+                for (offset, link) in &section.pointers {
+                    let pointer = image.resolve(program, link)?;
+                    image.write(at + offset, &pointer.to_le_bytes());
+                }
+            }
+        }
+        for (at, name) in &program.enumerators {
+            image.write(*at, &program.enumerator(version, name).to_le_bytes());
+        }
+        for &(index, value) in &settings.values {
+            let option = &options[index];
+            image.write(option.address, &value.to_le_bytes()[..option.bytes.into()]);
+        }
+        for (at, name) in &placement.kconfig {
+            image.write(*at, &kconfig.of(name).unwrap_or(0).to_le_bytes());
+        }
+        image.seal(program);
+        Ok(image)
+    }
+
+    /// Constants are read-only in a kernel, too.
+    fn seal(&self, program: &Program) {
+        let sections = &program.placement.sections;
+        for (index, (name, at)) in sections.iter().enumerate() {
+            let next = sections.get(index + 1).map(|(_, next)| *next);
+            let next = next.or(program.placement.kconfig.first().map(|(at, _)| *at));
+            let end = next.unwrap_or(program.placement.bytes);
+            if name.starts_with(".rodata") {
+                self.data.seal(*at as usize, (end - at) as usize);
+            }
+        }
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        assert!(
+            at as usize + bytes.len() <= self.data.len(),
+            "it has a place"
+        );
+        // SAFETY: the place lies in the reservation, which is open, and no policy code runs yet.
+        unsafe {
+            self.data
+                .place(at as usize)
+                .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
+    }
+
+    /// The pointer that a variable begins with.
+    fn resolve(&self, program: &Program, link: &Link) -> Result<u64, String> {
+        let placement = &program.placement;
+        match link {
+            Link::Data { section, offset } => {
+                let at = placement
+                    .section(section)
+                    .ok_or("a variable points into the arena")?;
+                Ok(self.pointer(at + offset) as u64)
+            }
+            Link::Map(name) => {
+                let index = program.elf.maps.iter().position(|map| map.name == *name);
+                let index = index.ok_or("a variable points to a map that is not there")?;
+                Ok(self.pointer(index as u64 * 8) as u64)
+            }
+            Link::Function(function) => {
+                let number = self
+                    .code
+                    .linked
+                    .origins
+                    .iter()
+                    .position(|of| of == function);
+                Ok(number.map_or(0, |number| self.code.code.entry(number) as usize as u64))
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Where the data begin.
+    pub fn data(&self) -> *mut u8 {
+        self.data.place(0)
+    }
+
+    /// The code.
+    pub fn code(&self) -> &Translated {
+        &self.code
+    }
+
+    /// The place of an address of the object.
+    pub fn pointer(&self, address: u64) -> *mut u8 {
+        match address.checked_sub(CODE) {
+            Some(code) => code as *mut u8,
+            None => self.data.place(address as usize),
+        }
+    }
+
+    /// The address in the object of a place.
+    #[inline]
+    pub fn offset(&self, place: usize) -> Option<u64> {
+        match self.data.offset(place) {
+            Some(offset) => Some(offset as u64),
+            None => self
+                .code
+                .code
+                .range()
+                .contains(&place)
+                .then(|| CODE + place as u64),
+        }
+    }
+
+    /// The table of ops, with the addresses of native code.
+    pub fn ops(&self, program: &Program) -> Ops {
+        let mut table = program.table.clone();
+        for &(at, function) in &program.ops {
+            let number = self
+                .code
+                .linked
+                .origins
+                .iter()
+                .position(|of| *of == function);
+            let number = number.expect("the functions of ops are linked");
+            let entry = self.code.code.entry(number) as usize;
+            table[at..at + 8].copy_from_slice(&entry.to_ne_bytes());
+        }
+        assert_eq!(table.len(), size_of::<Ops>());
+        // SAFETY: the table is as large as the structure, and what it has for functions is 0 or their addresses. They are
+        // called by `ops::call` alone, which knows that they are programs.
+        unsafe { table.as_ptr().cast::<Ops>().read_unaligned() }
+    }
+}

@@ -1,0 +1,197 @@
+//! Policies as objects: the instructions that a kernel would load, run by the virtual kernel (crates/bpf).
+
+mod calls;
+mod image;
+mod masks;
+mod read;
+mod types;
+mod words;
+
+use std::sync::{Arc, OnceLock};
+
+use schedlab_bpf::btf::Btf;
+use schedlab_bpf::elf::Elf;
+use schedlab_bpf::link::{Kernel, Linked, Placement, link};
+use schedlab_bpf::program::{Hooks, HostFn, Layout};
+use schedlab_bpf::translate::{Code, translate};
+use schedlab_engine::KernelVersion;
+
+pub use calls::timer_callback;
+pub use image::Image;
+pub use read::{Facts, read};
+pub use types::KernelTypes;
+pub use words::Word;
+
+use crate::host::Host;
+use crate::kconfig;
+use crate::object::LeftOut;
+
+/// Native code lies here in an object's own addresses: behind all of its data.
+pub const CODE: u64 = 1 << 40;
+
+/// What is a run's own and code reaches through its first argument.
+#[repr(C)]
+pub struct Run {
+    /// Where its data begin.
+    pub data: *mut u8,
+    /// Where its arena begins; 0 without one.
+    pub arena: u64,
+    /// Instructions that were executed and not yet charged.
+    pub executed: u64,
+    /// What one costs.
+    pub instruction_ps: u64,
+    /// Copies of words that no iterator uses.
+    pub free_words: Vec<*mut u64>,
+}
+
+impl Run {
+    pub fn new(data: *mut u8, arena: u64, clock_mhz: u32) -> Run {
+        Run {
+            data,
+            arena,
+            executed: 0,
+            // Model: an instruction takes one cycle.
+            instruction_ps: 1_000_000 / u64::from(clock_mhz.max(1)),
+            free_words: Vec::new(),
+        }
+    }
+}
+
+/// Instructions of one op beyond which it is taken for a loop without end.
+pub const OP_INSTRUCTIONS_MAX: u64 = 1 << 30;
+
+const LAYOUT: Layout = Layout {
+    data: std::mem::offset_of!(Host, bpf.data) as i32,
+    arena: std::mem::offset_of!(Host, bpf.arena) as i32,
+    executed: std::mem::offset_of!(Host, bpf.executed) as i32,
+};
+
+/// A policy as an object.
+#[derive(Debug)]
+pub struct Program {
+    pub elf: Elf,
+    types: Arc<KernelTypes>,
+    pub placement: Placement,
+    /// Enumerators whose values a loader puts into variables (`SCX_ENUM_INIT()`), by address.
+    enumerators: Vec<(u64, String)>,
+    /// Functions of ops, by their place in `struct sched_ext_ops` of the virtual kernel.
+    pub ops: Vec<(usize, usize)>,
+    /// The rest of the table.
+    table: Vec<u8>,
+    translated: [OnceLock<Result<Arc<Translated>, String>>; 2],
+}
+
+/// Native code for one version of the kernel. All runs share it.
+pub struct Translated {
+    pub linked: Linked,
+    pub code: Code,
+}
+
+impl std::fmt::Debug for Translated {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.code.fmt(f)
+    }
+}
+
+impl Program {
+    /// The code for a version, translated once.
+    pub fn translated(&self, version: KernelVersion) -> Result<Arc<Translated>, String> {
+        let index = usize::from(version >= KernelVersion::V7_2);
+        let translated = self.translated[index].get_or_init(|| {
+            let kernel = VirtualKernel {
+                types: self.types.of(version),
+                version,
+            };
+            let roots: Vec<usize> = self.ops.iter().map(|(_, function)| *function).collect();
+            let linked = link(&self.elf, &roots, &kernel).map_err(|error| error.to_string())?;
+            let code = translate(&linked.unit, LAYOUT).map_err(|error| error.to_string())?;
+            Ok(Arc::new(Translated { linked, code }))
+        });
+        translated.clone()
+    }
+
+    /// The value of an enumerator in a version; 0 where it has none.
+    fn enumerator(&self, version: KernelVersion, name: &str) -> u64 {
+        self.types.of(version).enumerator(name).unwrap_or(0) as u64
+    }
+
+    /// The code that is there of any version, with an address in it.
+    fn at(&self, offset: u64) -> Option<(usize, usize)> {
+        let address = offset.checked_sub(CODE)?;
+        let mut all = self
+            .translated
+            .iter()
+            .filter_map(|it| it.get()?.as_ref().ok());
+        all.find_map(|it| {
+            let (function, insn) = it.code.place(address as usize)?;
+            Some((it.linked.origins[function], insn))
+        })
+    }
+
+    /// File, and `file:line (function)`, of a place in the code.
+    pub fn frame(&self, offset: u64) -> Option<(String, String)> {
+        let (function, insn) = self.at(offset)?;
+        let name = &self.elf.functions[function].name;
+        Some(match self.elf.line(function, insn) {
+            Some(line) => {
+                let file = line.file.trim_start_matches("./").to_owned();
+                let text = format!("{file}:{} ({name}, instruction {insn})", line.line);
+                (file, text)
+            }
+            None => (String::new(), format!("{name}, instruction {insn}")),
+        })
+    }
+
+    /// The programs beside the ops: the virtual kernel calls none of these.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let functions = self.elf.functions.iter().enumerate();
+        let beside = functions.filter(|(_, it)| {
+            !it.section.starts_with(['.', '?']) && !it.section.starts_with("struct_ops")
+        });
+        let told = beside.map(|(index, it)| LeftOut {
+            program: it.name.clone(),
+            section: it.section.clone(),
+            place: match self.elf.line(index, 0) {
+                Some(line) => format!("{}:{}", line.file.trim_start_matches("./"), line.line),
+                None => String::new(),
+            },
+        });
+        told.collect()
+    }
+
+    /// Whether the function at a place is a sleepable op.
+    pub fn is_sleepable(&self, offset: u64) -> bool {
+        self.at(offset).is_some_and(|(function, _)| {
+            self.elf.functions[function]
+                .section
+                .starts_with("struct_ops.s")
+        })
+    }
+}
+
+struct VirtualKernel<'t> {
+    types: &'t Btf,
+    version: KernelVersion,
+}
+
+impl Kernel for VirtualKernel<'_> {
+    fn types(&self) -> &Btf {
+        self.types
+    }
+
+    fn kfunc(&self, name: &str) -> Option<HostFn> {
+        calls::kfunc(self.version, name)
+    }
+
+    fn helper(&self, number: i32) -> Result<HostFn, String> {
+        calls::helper(number)
+    }
+
+    fn kconfig(&self, name: &str) -> bool {
+        kconfig::is_known(name)
+    }
+
+    fn hooks(&self) -> Hooks {
+        calls::hooks()
+    }
+}

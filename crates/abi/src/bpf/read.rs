@@ -1,0 +1,399 @@
+//! What an object says of itself by its BTF: the table of ops, maps, options.
+
+use std::sync::{Arc, OnceLock};
+
+use schedlab_bpf::btf::{Btf, Kind, TypeId, essential};
+use schedlab_bpf::elf::{Elf, StructOps};
+use schedlab_bpf::link::Placement;
+use schedlab_engine::KernelVersion;
+
+use super::{KernelTypes, Program, VirtualKernel};
+use crate::ObjectError;
+use crate::layout::{NR_CPUS_MAX, Ops};
+use crate::map_def::{self, MapDef, Special};
+use crate::options::{self, OptionKind, PolicyOption};
+
+/// What else is known of a policy that is an object.
+pub struct Facts {
+    pub program: Program,
+    pub ops_name: String,
+    /// The file that most ops are in.
+    pub file: String,
+    pub maps: Vec<MapDef>,
+    pub options: Vec<PolicyOption>,
+    /// Name, address, bytes.
+    pub globals: Vec<(String, u64, usize)>,
+}
+
+/// Reads an object. Adds to `errors` what is wrong where others can still be found.
+pub fn read(
+    policy: &str,
+    elf: &[u8],
+    types: &Arc<KernelTypes>,
+    errors: &mut Vec<ObjectError>,
+) -> Result<Facts, ObjectError> {
+    let unreadable = |reason: String| ObjectError::Unreadable {
+        policy: policy.to_owned(),
+        reason,
+    };
+    let mut elf = Elf::read(elf).map_err(|error| unreadable(error.to_string()))?;
+    make_room(&mut elf);
+    let version = KernelVersion::V7_2;
+    let kernel = VirtualKernel {
+        types: types.of(version),
+        version,
+    };
+    let (placement, _) = Placement::new(&elf, &kernel).map_err(|error| unreadable(error.0))?;
+    let ops = ops_of(policy, &elf)?;
+    let (table, functions) = table(policy, &elf, &ops, types.of(version)).map_err(unreadable)?;
+    let mut maps = Vec::new();
+    for (index, map) in elf.maps.iter().enumerate() {
+        match read_map(&elf.btf, &map.name, map.type_id, index as u64 * 8) {
+            Ok(map) => maps.push(map),
+            Err(reason) => errors.push(ObjectError::Map {
+                policy: policy.to_owned(),
+                place: policy.to_owned(),
+                map: map.name.clone(),
+                reason,
+            }),
+        }
+    }
+    if placement.arena_section.is_some() && !maps.iter().any(|map| map.kind == map_def::kind::ARENA)
+    {
+        return Err(unreadable(
+            "it has variables in an arena, and no arena".to_owned(),
+        ));
+    }
+    let variables = variables(&elf, &placement);
+    let enumerators = variables.iter().filter_map(|variable| {
+        let name = variable
+            .name
+            .strip_prefix("__")
+            .filter(|name| name.starts_with("SCX_"))?;
+        let is_one = variable.is_constant && variable.bytes == 8;
+        is_one.then(|| (variable.address, name.to_owned()))
+    });
+    let enumerators = enumerators.collect();
+    let options = variables
+        .iter()
+        .filter_map(|variable| option(&elf, variable))
+        .collect();
+    let globals = variables
+        .iter()
+        .map(|it| (it.name.clone(), it.address, it.bytes as usize));
+    Ok(Facts {
+        ops_name: ops.name.clone(),
+        file: file_of(&elf, &functions),
+        maps,
+        options,
+        globals: globals.collect(),
+        program: Program {
+            types: Arc::clone(types),
+            placement,
+            ops: functions,
+            table,
+            enumerators,
+            translated: [OnceLock::new(), OnceLock::new()],
+            elf,
+        },
+    })
+}
+
+/// An array that has a section for itself and one element is given room for the largest machine: a loader makes it as large as
+/// it needs (`RESIZABLE_ARRAY()`).
+fn make_room(elf: &mut Elf) {
+    for section in &mut elf.data {
+        let [var] = elf.btf.section(&section.name) else {
+            continue;
+        };
+        let name = &elf.btf.get(var.var).name;
+        let own = [".data.", ".bss.", ".rodata."]
+            .iter()
+            .any(|kind| section.name == format!("{kind}{name}"));
+        let of = elf.btf.plain(elf.btf.type_of_var(var.var));
+        if let Kind::Array { count: 1, .. } = elf.btf.get(of).kind
+            && own
+        {
+            section.bytes.resize(section.bytes.len() * NR_CPUS_MAX, 0);
+        }
+    }
+}
+
+fn ops_of(policy: &str, elf: &Elf) -> Result<StructOps, ObjectError> {
+    let refused = |found: String| {
+        Err(ObjectError::Ops {
+            policy: policy.to_owned(),
+            found,
+        })
+    };
+    let name =
+        |ops: &StructOps| essential(&elf.btf.get(elf.btf.plain(ops.type_id)).name).to_owned();
+    let tables: Vec<&StructOps> = elf
+        .ops
+        .iter()
+        .filter(|ops| name(ops) == "sched_ext_ops")
+        .collect();
+    match tables.as_slice() {
+        [ops] => Ok((*ops).clone()),
+        [] if elf.ops.iter().any(|ops| name(ops) == "sched_ext_ops_cid") => refused(
+            "its table is a `struct sched_ext_ops_cid`, which is not in the virtual kernel"
+                .to_owned(),
+        ),
+        [] => refused("there is no `struct sched_ext_ops`".to_owned()),
+        several => {
+            let names: Vec<&str> = several.iter().map(|ops| ops.name.as_str()).collect();
+            refused(format!(
+                "there are {} tables: {}",
+                several.len(),
+                names.join(", ")
+            ))
+        }
+    }
+}
+
+/// The table as the virtual kernel has it, and its functions.
+type Table = (Vec<u8>, Vec<(usize, usize)>);
+
+/// Members go by their names, as libbpf has it.
+fn table(policy: &str, elf: &Elf, ops: &StructOps, kernel: &Btf) -> Result<Table, String> {
+    let ours = kernel.named("sched_ext_ops").first();
+    let ours = ours.ok_or("the virtual kernel has no struct sched_ext_ops")?;
+    let mut table = vec![0u8; size_of::<Ops>()];
+    let mut functions = Vec::new();
+    for member in elf.btf.members(ops.type_id) {
+        let from = member.bit_offset as usize / 8;
+        let size = elf.btf.size(member.type_id) as usize;
+        let bytes = ops
+            .bytes
+            .get(from..from + size)
+            .ok_or("its table of ops is cut")?;
+        let function = ops.functions.get(&(from as u64));
+        let name = essential(&member.name);
+        let known = kernel
+            .members(*ours)
+            .iter()
+            .find(|known| known.name == name);
+        let Some(known) = known else {
+            if function.is_some() || bytes.iter().any(|&byte| byte != 0) {
+                return Err(format!(
+                    "{policy} has ops.{name}, which is not in the virtual kernel"
+                ));
+            }
+            continue;
+        };
+        let to = known.bit_offset as usize / 8;
+        let room = kernel.size(known.type_id) as usize;
+        match function {
+            Some(function) => functions.push((to, *function)),
+            None => {
+                let size = size.min(room);
+                table[to..to + size].copy_from_slice(&bytes[..size]);
+            }
+        }
+    }
+    Ok((table, functions))
+}
+
+fn file_of(elf: &Elf, functions: &[(usize, usize)]) -> String {
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for (_, function) in functions {
+        if let Some(line) = elf.line(*function, 0) {
+            *counts.entry(&line.file).or_default() += 1;
+        }
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count);
+    most.map_or(String::new(), |(file, _)| file.to_owned())
+}
+
+fn read_map(btf: &Btf, name: &str, type_id: TypeId, address: u64) -> Result<MapDef, String> {
+    let mut map = MapDef {
+        name: name.to_owned(),
+        kind: 0,
+        key_size: 0,
+        value_size: 0,
+        max_entries: 0,
+        flags: 0,
+        special: Special::default(),
+        address,
+    };
+    for member in btf.members(type_id) {
+        let Kind::Ptr(target) = btf.get(btf.plain(member.type_id)).kind else {
+            continue;
+        };
+        let number = match btf.get(btf.plain(target)).kind {
+            Kind::Array { count, .. } => count,
+            _ => 0,
+        };
+        match member.name.as_str() {
+            "type" => map.kind = number,
+            "key_size" => map.key_size = number,
+            "value_size" => map.value_size = number,
+            "max_entries" => map.max_entries = number,
+            "map_flags" => map.flags = number,
+            "key" => map.key_size = btf.size(target),
+            "value" => {
+                map.value_size = btf.size(target);
+                special(btf, target, 0, &mut map.special);
+            }
+            "values" => return Err("maps in maps are not in the virtual kernel".to_owned()),
+            _ => {}
+        }
+    }
+    map_def::check(&map)?;
+    Ok(map)
+}
+
+/// The fields of a value that are the kernel's, as `Special::add` finds them natively.
+fn special(btf: &Btf, type_id: TypeId, offset: usize, found: &mut Special) {
+    let id = btf.plain(type_id);
+    let here = offset..offset + btf.size(id) as usize;
+    match &btf.get(id).kind {
+        Kind::Struct(members) => match btf.get(id).name.as_str() {
+            "bpf_spin_lock" => found.spin_locks.push(here),
+            "bpf_res_spin_lock" => found.res_locks.push(here),
+            _ => {
+                for member in members {
+                    special(
+                        btf,
+                        member.type_id,
+                        offset + member.bit_offset as usize / 8,
+                        found,
+                    );
+                }
+            }
+        },
+        Kind::Array { element, count } => {
+            let mut one = Special::default();
+            special(btf, *element, 0, &mut one);
+            if one != Special::default() {
+                for index in 0..*count as usize {
+                    special(
+                        btf,
+                        *element,
+                        offset + index * btf.size(*element) as usize,
+                        found,
+                    );
+                }
+            }
+        }
+        Kind::Ptr(target) => {
+            let of = btf.get(btf.plain(*target)).name.as_str();
+            if matches!(of, "bpf_cpumask" | "task_struct" | "cgroup") {
+                found.references.push(here);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A global variable.
+struct Variable {
+    name: String,
+    type_id: TypeId,
+    address: u64,
+    bytes: u32,
+    /// Of a section of constants.
+    is_constant: bool,
+    /// Its bytes, up to eight.
+    value: [u8; 8],
+}
+
+fn variables(elf: &Elf, placement: &Placement) -> Vec<Variable> {
+    let mut found = Vec::new();
+    for section in &elf.data {
+        let Some(start) = placement.section(&section.name) else {
+            continue;
+        };
+        for var in elf.btf.section(&section.name) {
+            let mut value = [0; 8];
+            let at = var.offset as usize;
+            let bytes = section
+                .bytes
+                .get(at..(at + 8).min(section.bytes.len()))
+                .unwrap_or_default();
+            value[..bytes.len()].copy_from_slice(bytes);
+            found.push(Variable {
+                name: elf.btf.get(var.var).name.clone(),
+                type_id: elf.btf.type_of_var(var.var),
+                address: start + u64::from(var.offset),
+                bytes: var.size,
+                is_constant: section.name.starts_with(".rodata"),
+                value,
+            });
+        }
+    }
+    found
+}
+
+/// An option: a number, bool or enumeration that is `const volatile`.
+fn option(elf: &Elf, variable: &Variable) -> Option<PolicyOption> {
+    let btf = &elf.btf;
+    if !variable.is_constant
+        || !is_const_volatile(btf, variable.type_id)
+        || variable.name.starts_with("__SCX_")
+    {
+        return None;
+    }
+    let plain = btf.plain(variable.type_id);
+    let bits = variable.bytes * 8;
+    let (kind, signed) = match &btf.get(plain).kind {
+        Kind::Int { is_bool: true, .. } => (OptionKind::Bool, false),
+        Kind::Int { signed: true, .. } => {
+            let half = 1i128 << (bits - 1);
+            (
+                OptionKind::Integer {
+                    min: -half,
+                    max: half - 1,
+                },
+                true,
+            )
+        }
+        Kind::Int { .. } => (
+            OptionKind::Integer {
+                min: 0,
+                max: (1i128 << bits) - 1,
+            },
+            false,
+        ),
+        Kind::Enum { values, signed } => {
+            let values: Vec<(&str, i128)> = values
+                .iter()
+                .map(|(name, value)| (name.as_str(), *value))
+                .collect();
+            (OptionKind::Choice(options::words(&values)), *signed)
+        }
+        _ => return None,
+    };
+    let unused = 64u32.checked_sub(bits)?;
+    let raw = u64::from_le_bytes(variable.value) << unused;
+    let default = match signed {
+        true => i128::from(raw as i64 >> unused),
+        false => i128::from(raw >> unused),
+    };
+    Some(PolicyOption {
+        name: variable.name.clone(),
+        kind,
+        default,
+        doc: None,
+        address: variable.address,
+        bytes: variable.bytes as u8,
+    })
+}
+
+fn is_const_volatile(btf: &Btf, mut id: TypeId) -> bool {
+    let (mut is_const, mut is_volatile) = (false, false);
+    loop {
+        id = match btf.get(id).kind {
+            Kind::Const(to) => {
+                is_const = true;
+                to
+            }
+            Kind::Volatile(to) => {
+                is_volatile = true;
+                to
+            }
+            Kind::Typedef(to) | Kind::TypeTag(to) => to,
+            _ => return is_const && is_volatile,
+        };
+    }
+}

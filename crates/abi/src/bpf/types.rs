@@ -1,0 +1,156 @@
+//! The types of the virtual kernel as BTF: what objects ask by CO-RE is answered from the structures that are modelled.
+
+use std::collections::BTreeMap;
+
+use schedlab_bpf::btf::{Btf, Kind, Member, TypeId};
+use schedlab_engine::KernelVersion;
+
+use crate::dwarf::{Shape, Types};
+use crate::version;
+
+/// The types of each version, from the debug information of the shadow headers.
+#[derive(Clone, Debug)]
+pub struct KernelTypes {
+    v6_18: Btf,
+    v7_2: Btf,
+}
+
+impl KernelTypes {
+    /// Reads them from an ELF object that was compiled with all types of include/native.
+    ///
+    /// # Errors
+    /// If it has no debug information.
+    pub fn read(elf: &[u8]) -> Result<KernelTypes, String> {
+        let types = Types::read(elf).map_err(|error| error.to_string())?;
+        let of = |version| Converter::new(&types, version).convert();
+        Ok(KernelTypes {
+            v6_18: of(KernelVersion::V6_18),
+            v7_2: of(KernelVersion::V7_2),
+        })
+    }
+
+    /// Those of a version.
+    pub fn of(&self, version: KernelVersion) -> &Btf {
+        match version {
+            KernelVersion::V6_18 => &self.v6_18,
+            KernelVersion::V7_2 => &self.v7_2,
+        }
+    }
+}
+
+struct Converter<'t> {
+    types: &'t Types,
+    version: KernelVersion,
+    btf: Btf,
+    known: BTreeMap<usize, TypeId>,
+    integers: BTreeMap<(u8, bool), TypeId>,
+}
+
+impl<'t> Converter<'t> {
+    fn new(types: &'t Types, version: KernelVersion) -> Self {
+        Converter {
+            types,
+            version,
+            btf: Btf::new(),
+            known: BTreeMap::new(),
+            integers: BTreeMap::new(),
+        }
+    }
+
+    fn convert(mut self) -> Btf {
+        for at in self.types.defined() {
+            let name = self.types.entry(at).name.as_deref().unwrap_or_default();
+            if version::has(self.version, &format!("struct {name}")) {
+                self.id(at);
+            }
+        }
+        for (name, at) in self.types.typedefs() {
+            let of = self.id(at);
+            self.btf.add(name, Kind::Typedef(of), 0);
+        }
+        self.btf
+    }
+
+    fn integer(&mut self, bytes: u8, signed: bool) -> TypeId {
+        let btf = &mut self.btf;
+        *self.integers.entry((bytes, signed)).or_insert_with(|| {
+            let name = format!("{}{}", if signed { "s" } else { "u" }, bytes * 8);
+            let kind = Kind::Int {
+                signed,
+                is_bool: false,
+            };
+            btf.add(&name, kind, bytes.into())
+        })
+    }
+
+    fn id(&mut self, type_at: usize) -> TypeId {
+        if let Some(&known) = self.known.get(&type_at) {
+            return known;
+        }
+        let id = match self.types.shape(type_at) {
+            Shape::Bool => self.integer(1, false),
+            Shape::Integer { bytes, signed } => self.integer(bytes, signed),
+            Shape::Pointer(target) => {
+                let id = self.btf.add("", Kind::Ptr(0), 0);
+                self.known.insert(type_at, id);
+                let target = target.map_or(0, |target| self.id(target));
+                self.btf.set_kind(id, Kind::Ptr(target));
+                id
+            }
+            Shape::Array(at) => {
+                let element = self
+                    .types
+                    .entry(at)
+                    .type_at
+                    .map_or(0, |element| self.id(element));
+                let count = self.types.elements(at) as u32;
+                self.btf.add("", Kind::Array { element, count }, 0)
+            }
+            Shape::Enum(at) => self.enumeration(at),
+            Shape::Struct(at) => return self.structure(at),
+            Shape::Other => 0,
+        };
+        self.known.insert(type_at, id);
+        id
+    }
+
+    fn enumeration(&mut self, at: usize) -> TypeId {
+        let types = self.types;
+        let entry = types.entry(at);
+        let values = types.enumerators(at).into_iter();
+        let values: Vec<(String, i128)> = values
+            .filter(|(name, _)| version::has(self.version, name))
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        let signed = values.iter().any(|(_, value)| *value < 0);
+        let name = entry.name.as_deref().unwrap_or_default();
+        let size = entry.byte_size.unwrap_or(4) as u32;
+        self.btf.add(name, Kind::Enum { signed, values }, size)
+    }
+
+    fn structure(&mut self, at: usize) -> TypeId {
+        if let Some(&known) = self.known.get(&at) {
+            return known;
+        }
+        let types = self.types;
+        let entry = types.entry(at);
+        let name = entry.name.as_deref().unwrap_or_default();
+        let Some(size) = entry.byte_size else {
+            let id = self.btf.add(name, Kind::Fwd, 0);
+            self.known.insert(at, id);
+            return id;
+        };
+        let id = self.btf.add(name, Kind::Struct(Vec::new()), size as u32);
+        self.known.insert(at, id);
+        let members = types.members(at).into_iter();
+        let members = members.map(|(name, offset, member)| Member {
+            name: name.to_owned(),
+            type_id: self.id(member),
+            bit_offset: offset as u32 * 8,
+            bits: 0,
+        });
+        let members = members.collect();
+        self.btf.set_kind(id, Kind::Struct(members));
+        id
+    }
+}

@@ -1,0 +1,15 @@
+//! Instructions of BPF become native code: reading objects, answering CO-RE, verification of the structure, translation by
+//! Cranelift, and a plain interpreter to compare with.
+//!
+//! It knows neither a scheduler nor a simulation: what a kernel has is handed to it ([`link::Kernel`]).
+
+pub mod btf;
+pub mod btf_ext;
+pub mod core_relo;
+pub mod elf;
+pub mod insn;
+pub mod interpret;
+pub mod link;
+pub mod program;
+pub mod translate;
+pub mod verify;

@@ -1,0 +1,309 @@
+//! Makes a unit of an object: answers CO-RE from a kernel's types, gives variables their places, and finds what programs call.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::btf::{Btf, essential};
+use crate::core_relo;
+use crate::elf::{Elf, ElfError, Link};
+use crate::insn::{Insn, pseudo};
+use crate::program::{Function, Hooks, HostFn, HostFunction, Ref, Unit};
+
+/// What a kernel has.
+pub trait Kernel {
+    /// Its types.
+    fn types(&self) -> &Btf;
+
+    /// A function by its name, without a flavour; `None`: it has none of this name.
+    fn kfunc(&self, name: &str) -> Option<HostFn>;
+
+    /// A helper by its number; the error is its name.
+    ///
+    /// # Errors
+    /// If programs cannot call it.
+    fn helper(&self, number: i32) -> Result<HostFn, String>;
+
+    /// Whether it has a variable of its configuration.
+    fn kconfig(&self, name: &str) -> bool;
+
+    fn hooks(&self) -> Hooks;
+}
+
+/// Bytes between variables of the configuration.
+const KCONFIG_STEP: u64 = 8;
+
+/// Sections begin at pages.
+const PAGE: u64 = 4096;
+
+/// Where everything lies in a run's data.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// Of each map a word, in the order of [`Elf::maps`], from 0 on.
+    pub maps: usize,
+    /// The sections of variables, in the order of [`Elf::data`], but for those in the arena.
+    pub sections: Vec<(String, u64)>,
+    /// Where the variables of the arena begin in it.
+    pub arena_section: Option<u64>,
+    /// Variables of the configuration, by name; those that the kernel has not are 0.
+    pub kconfig: Vec<(u64, String)>,
+    pub bytes: u64,
+}
+
+/// A linked object.
+pub struct Linked {
+    pub unit: Unit,
+    /// Of each function of the unit its index in [`Elf::functions`].
+    pub origins: Vec<usize>,
+    pub placement: Placement,
+}
+
+/// The section of variables in the arena.
+pub const ARENA_SECTION: &str = ".addr_space.1";
+
+impl Placement {
+    /// Gives everything its place.
+    ///
+    /// # Errors
+    /// If a variable of the configuration is not there and not weak.
+    pub fn new(
+        elf: &Elf,
+        kernel: &dyn Kernel,
+    ) -> Result<(Placement, BTreeMap<String, u64>), ElfError> {
+        let mut placement = Placement {
+            maps: elf.maps.len(),
+            ..Placement::default()
+        };
+        let mut next = (elf.maps.len() as u64 * 8).max(1).next_multiple_of(PAGE);
+        for section in &elf.data {
+            if section.name == ARENA_SECTION {
+                // Pages from the second on: the first one is never used, so that no pointer looks like NULL.
+                placement.arena_section = Some(PAGE);
+                continue;
+            }
+            placement.sections.push((section.name.clone(), next));
+            next += (section.bytes.len() as u64).max(1).next_multiple_of(PAGE);
+        }
+        let mut variables = BTreeMap::new();
+        for wanted in elf.externs.iter().filter(|it| it.section == ".kconfig") {
+            if !kernel.kconfig(&wanted.name) && !wanted.is_weak {
+                return Err(ElfError(format!(
+                    "{} has no value in the virtual kernel: declare it __weak, which makes it 0, or leave it out",
+                    wanted.name
+                )));
+            }
+            variables.insert(wanted.name.clone(), next);
+            placement.kconfig.push((next, wanted.name.clone()));
+            next += KCONFIG_STEP;
+        }
+        placement.bytes = next.next_multiple_of(PAGE);
+        Ok((placement, variables))
+    }
+
+    /// Where a section lies.
+    pub fn section(&self, name: &str) -> Option<u64> {
+        let found = self.sections.iter().find(|(known, _)| known == name);
+        found.map(|(_, at)| *at)
+    }
+}
+
+/// Links the functions that a table of ops leads to.
+///
+/// # Errors
+/// If the object asks for what cannot be: a variable of the configuration without a value, or a broken relocation.
+pub fn link(elf: &Elf, roots: &[usize], kernel: &dyn Kernel) -> Result<Linked, ElfError> {
+    let (placement, kconfig) = Placement::new(elf, kernel)?;
+    let reached = reached(elf, roots);
+    let numbers: BTreeMap<usize, usize> = reached
+        .iter()
+        .enumerate()
+        .map(|(number, of)| (*of, number))
+        .collect();
+    let unit = Unit {
+        hooks: Some(kernel.hooks()),
+        ..Unit::default()
+    };
+    let mut linker = Linker {
+        elf,
+        kernel,
+        placement: &placement,
+        kconfig,
+        numbers,
+        unit,
+        hosts: BTreeMap::new(),
+    };
+    for &of in &reached {
+        let function = linker.function(of)?;
+        linker.unit.functions.push(function);
+    }
+    let unit = linker.unit;
+    Ok(Linked {
+        unit,
+        origins: reached.into_iter().collect(),
+        placement,
+    })
+}
+
+/// The functions that some lead to, themselves among them, in the order of the object.
+fn reached(elf: &Elf, roots: &[usize]) -> BTreeSet<usize> {
+    let mut reached = BTreeSet::new();
+    let mut open = roots.to_vec();
+    while let Some(of) = open.pop() {
+        if reached.insert(of) {
+            let links = elf.functions[of].links.values();
+            open.extend(links.filter_map(|link| match link {
+                Link::Function(to) => Some(*to),
+                _ => None,
+            }));
+        }
+    }
+    reached
+}
+
+struct Linker<'a> {
+    elf: &'a Elf,
+    kernel: &'a dyn Kernel,
+    placement: &'a Placement,
+    kconfig: BTreeMap<String, u64>,
+    /// Numbers in the unit by index in the object.
+    numbers: BTreeMap<usize, usize>,
+    unit: Unit,
+    hosts: BTreeMap<String, usize>,
+}
+
+impl Linker<'_> {
+    fn poison(&mut self, why: String) -> Ref {
+        let known = self.unit.poison.iter().position(|it| *it == why);
+        Ref::Poison(known.unwrap_or_else(|| {
+            self.unit.poison.push(why);
+            self.unit.poison.len() - 1
+        }))
+    }
+
+    fn host(&mut self, name: &str, call: HostFn) -> Ref {
+        let next = self.unit.host.len();
+        let number = *self.hosts.entry(name.to_owned()).or_insert(next);
+        if number == next {
+            self.unit.host.push(HostFunction {
+                name: name.to_owned(),
+                call,
+            });
+        }
+        Ref::Host(number)
+    }
+
+    fn function(&mut self, of: usize) -> Result<Function, ElfError> {
+        let source = &self.elf.functions[of];
+        let mut function = Function {
+            name: source.name.clone(),
+            insns: source.insns.clone(),
+            refs: BTreeMap::new(),
+        };
+        for (&slot, link) in &source.links {
+            self.resolve(&mut function, slot, link)?;
+        }
+        let end = source.start + source.insns.len();
+        let relos = self
+            .elf
+            .section_info(of)
+            .map(|info| info.relos.range(source.start..end));
+        for (at, relo) in relos.into_iter().flatten() {
+            let slot = at - source.start;
+            let answer =
+                core_relo::answer(&self.elf.btf, self.kernel.types(), relo).map_err(ElfError)?;
+            if let Err(what) = core_relo::patch(&mut function.insns, slot, &answer) {
+                let poison = self.poison(format!("{what} is not in the virtual kernel"));
+                put_poison(&mut function, slot, poison);
+            }
+        }
+        Ok(function)
+    }
+
+    fn resolve(
+        &mut self,
+        function: &mut Function,
+        slot: usize,
+        link: &Link,
+    ) -> Result<(), ElfError> {
+        let insn = function.insns[slot];
+        let reference = match link {
+            Link::Function(to) => Ref::Function(self.numbers[to]),
+            Link::Helper(number) => match self.kernel.helper(*number) {
+                Ok(call) => self.host(&format!("helper {number}"), call),
+                Err(name) => self.poison(format!("helper {name} is not in the virtual kernel")),
+            },
+            Link::Map(name) => {
+                let index = self.elf.maps.iter().position(|map| map.name == *name);
+                let index = index.ok_or_else(|| ElfError(format!("there is no map {name}")))?;
+                Ref::Data(index as u64 * 8)
+            }
+            Link::Data { section, offset } if section == ARENA_SECTION => {
+                Ref::Arena(self.placement.arena_section.unwrap_or(0) + offset)
+            }
+            Link::Data { section, offset } => {
+                let start = self.placement.section(section);
+                let start =
+                    start.ok_or_else(|| ElfError(format!("it refers to the section {section}")))?;
+                Ref::Data(start + offset)
+            }
+            Link::Extern(name) => return self.resolve_extern(function, slot, name),
+        };
+        if insn.is_wide() {
+            function.insns[slot].src = match reference {
+                Ref::Function(_) => pseudo::FUNC,
+                _ => 0,
+            };
+        }
+        function.refs.insert(slot, reference);
+        Ok(())
+    }
+
+    fn resolve_extern(
+        &mut self,
+        function: &mut Function,
+        slot: usize,
+        name: &str,
+    ) -> Result<(), ElfError> {
+        let insn = function.insns[slot];
+        if let Some(&at) = self.kconfig.get(name) {
+            let addend = insn.imm as u64;
+            function.refs.insert(slot, Ref::Data(at + addend));
+            return Ok(());
+        }
+        let known = essential(name);
+        let kfunc = self.kernel.kfunc(known);
+        if insn.is_call() {
+            let reference = match kfunc {
+                Some(call) => self.host(known, call),
+                None => self.poison(format!("kfunc {known} is not in the virtual kernel")),
+            };
+            function.refs.insert(slot, reference);
+            return Ok(());
+        }
+        // Whether it is there is asked by comparing its address with 0 (`bpf_ksym_exists()`).
+        let wanted = self.elf.externs.iter().find(|it| it.name == name);
+        let is_weak = wanted.is_some_and(|it| it.is_weak);
+        match kfunc {
+            None if !is_weak => {
+                let poison =
+                    self.poison(format!("kernel symbol {name} is not in the virtual kernel"));
+                put_poison(function, slot, poison);
+            }
+            found => {
+                let is_there = i32::from(found.is_some());
+                (function.insns[slot].imm, function.insns[slot].src) = (is_there, 0);
+                function.insns[slot + 1].imm = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Replaces an instruction by a call that ends the run; of a wide one the second half stays, and is never reached.
+fn put_poison(function: &mut Function, slot: usize, poison: Ref) {
+    if !function.insns[slot].is_wide() {
+        function.insns[slot] = Insn {
+            code: 0x85,
+            ..Insn::default()
+        };
+    }
+    function.refs.insert(slot, poison);
+}

@@ -1,0 +1,87 @@
+//! Schedulers as objects that clang has compiled for BPF: `x.bpf.o`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use schedlab_abi::{KernelTypes, LeftOut, Object, ObjectError, ObjectErrors};
+
+use crate::Diagnostics;
+use crate::embedded;
+
+/// The ending of an object's path.
+const ENDING: &str = ".o";
+
+/// Whether a path is that of an object.
+pub fn is_object(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(ENDING)
+}
+
+/// The types that objects ask for.
+///
+/// # Panics
+/// If the compiler that built this program left no debug information; a test reads them.
+fn kernel_types() -> &'static Arc<KernelTypes> {
+    static TYPES: OnceLock<Arc<KernelTypes>> = OnceLock::new();
+    TYPES.get_or_init(|| {
+        let types = KernelTypes::read(embedded::TYPES);
+        Arc::new(types.expect("the build script keeps debug information"))
+    })
+}
+
+/// An object of a name.
+///
+/// # Errors
+/// All faults that are found in it.
+pub fn from_bytes(name: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectErrors> {
+    Object::from_bpf(name, elf, kernel_types())
+}
+
+/// What a path holds: the object, and notes for its user.
+type Read = (Arc<Object>, Vec<String>);
+
+/// Reads an object.
+///
+/// # Errors
+/// If the file cannot be read, or is no object that can be simulated.
+pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
+    let failed = |text: String| Diagnostics { lines: vec![text] };
+    let place = path.display();
+    let elf = fs::read(path).map_err(|error| failed(format!("{place}: {error}")))?;
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = file.strip_suffix(ENDING).unwrap_or(&file);
+    let name = name.strip_suffix(".bpf").unwrap_or(name);
+    let told = |error: &ObjectError| {
+        // The path says which one it is.
+        let (text, own) = (error.to_string(), format!("{name}: "));
+        format!("{place}: {}", text.trim_start_matches(own.as_str()))
+    };
+    let object = from_bytes(name, elf).map_err(|errors| Diagnostics {
+        lines: errors.0.iter().map(told).collect(),
+    })?;
+    let notes = object
+        .left_out()
+        .iter()
+        .map(|it| left_out(it, path))
+        .collect();
+    Ok((object, notes))
+}
+
+fn left_out(program: &LeftOut, path: &Path) -> String {
+    let place = match program.place.is_empty() {
+        true => path.display().to_string(),
+        false => program.place.clone(),
+    };
+    format!(
+        "{place}: {}() is left out: it is a program of SEC(\"{}\"), and a simulation calls ops alone",
+        program.program, program.section
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_types_of_the_virtual_kernel_are_there() {
+        super::kernel_types();
+    }
+}
