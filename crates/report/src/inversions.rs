@@ -64,6 +64,12 @@ impl Inversions {
         all.count
     }
 
+    /// What was before does not count.
+    pub(crate) fn begins(&mut self) {
+        self.apply_but(0);
+        self.count = 0;
+    }
+
     /// Whether tasks of different levels are there, so that waiting tasks must be told.
     #[inline]
     pub(crate) fn is_mixed(&self) -> bool {
