@@ -185,3 +185,17 @@ def test_on_a_cluster_it_is_the_programs_though_a_worker_is_killed(
     assert killed[0] < 45, "the worker was killed before the end"
     assert told == sorted(set(told)) and told[-1] == (45, 45)
     assert files(out) == wanted
+
+
+def test_events_are_a_table_of_arrow(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.events"
+    result = json.loads(
+        program("sim", "pipe:loops=100", "-s", "fifo", "-c", "2", "--events", str(path), "--json", "-")
+    )["results"][0]
+    table = schedlab.events(path).read_all()
+    switches = [row for row in table.to_pylist() if row["kind"] == "switch"]
+    # Task 0 is the one that only starts the others.
+    starter = {row["task"] for row in table.to_pylist() if row["kind"] == "define_starter"}
+    starts = [row for row in switches if row["other"] is not None and row["other"] not in starter]
+    assert len(starts) == result["measures"]["switches.total"]
+    assert table.column("at_ns").to_pylist()[-1] > 0

@@ -49,6 +49,8 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     /// Run a workload or a command under schedulers in a real kernel
     Run(RunArgs),
+    /// Check the events of a run, and compute its measures again
+    Check(CheckArgs),
     /// Say why a scheduler was ejected, from a log, a debug dump or results
     Explain(ExplainArgs),
     /// Run a command in a virtual machine whose kernel has sched_ext
@@ -196,6 +198,9 @@ pub struct SimArgs {
     pub repeat: u32,
     #[command(flatten)]
     pub show: ShowArgs,
+    /// Write the events of the run, for `schedlab check` and other programs (docs/events.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
     /// Write a Perfetto trace of the run (https://ui.perfetto.dev)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trace: Option<PathBuf>,
@@ -519,12 +524,21 @@ pub struct RunArgs {
     pub time_limit: Duration,
     #[command(flatten)]
     pub show: ShowArgs,
+    /// Check the invariants over the kernel's events during the run
+    ///
+    /// The events of docs/events.md are streamed from the kernel, which costs the run time. A run that breaks an
+    /// invariant ends as `violation`.
+    #[arg(long)]
+    pub check: bool,
     /// Compare scores of an emulated machine, too
     ///
     /// Where KVM boots no kernel, --vm emulates the CPUs in software. They do not keep the proportions of real ones, so
     /// the table shows counts and orders and withholds ratios of scores.
     #[arg(long)]
     pub emulated_ratios: bool,
+    /// Write the events of the run, for `schedlab check` and other programs (docs/events.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub events: Option<PathBuf>,
     /// Write a Perfetto trace of the run (https://ui.perfetto.dev)
     ///
     /// It shows when the workload's tasks ran, were woken and waited. Other programs on the machine
@@ -534,6 +548,24 @@ pub struct RunArgs {
     /// The command to run
     #[arg(last = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<String>,
+}
+
+/// Arguments of `check`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab sim chat:rooms=2 -s fifo --events chat.events
+  schedlab check chat.events
+  schedlab run -s kernel --events sleep.events -- sleep 1
+  schedlab check sleep.events --json measures.json
+
+Exit status: 0 no invariant is broken; 1 one is; 2 the file cannot be read.")]
+pub struct CheckArgs {
+    /// A file that --events of `sim` or `run` wrote
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// Arguments of `explain`

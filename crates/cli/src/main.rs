@@ -6,6 +6,7 @@
 mod args;
 mod commands;
 mod cpus;
+mod events;
 mod journal;
 mod output;
 mod progress;

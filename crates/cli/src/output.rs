@@ -37,16 +37,16 @@ pub fn is_stdout(path: &Path) -> bool {
 }
 
 /// Refuses standard output, which is for text: a trace is for a file.
-pub fn trace_in_file(path: Option<&Path>) -> anyhow::Result<()> {
+pub fn binary_in_file(flag: &str, path: Option<&Path>) -> anyhow::Result<()> {
     const STDOUT: [&str; 3] = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     if let Some(path) = path.filter(|path| STDOUT.iter().any(|known| *path == Path::new(known))) {
         bail!(
-            "--trace {}: a trace is binary, and the table is written there; name a file",
+            "{flag} {}: the file is binary, and the table is written there; name another one",
             path.display()
         );
     }
     if path.is_some_and(is_stdout) {
-        bail!("--trace -: a trace is binary; name a file, or write ./- for one of that name");
+        bail!("{flag} -: the file is binary; name one, or write ./- for one of that name");
     }
     Ok(())
 }

@@ -243,6 +243,18 @@ const CASES: &[(&str, i32, &[&str])] = &[
         &["--trace -", "binary", "./-"],
     ),
     (
+        "sim cpu -s kernel --events -",
+        2,
+        &["--events -", "binary", "./-"],
+    ),
+    (
+        "sim cpu -s kernel --repeat 2 --events DIR/events",
+        2,
+        &["--events", "one run", "2"],
+    ),
+    ("check DIR", 2, &["directory"]),
+    ("check DIR/none", 2, &["cannot read", "none"]),
+    (
         "sim cpu -s kernel --trace DIR/none/trace",
         2,
         &["none/trace"],
@@ -753,6 +765,7 @@ fn what_a_run_cannot_record_is_told_at_once() {
     for (line, words) in [
         ("run --vm -s fifo,vtime --trace DIR/t cpu", "one run"),
         ("run --vm -s fifo --repeat 2 --trace DIR/t cpu", "one run"),
+        ("run --vm -s fifo --repeat 2 --events DIR/t cpu", "one run"),
         ("run --vm -s fifo --trace DIR/none/trace cpu", "none/trace"),
         (
             "run --vm -s fifo --seed 18446744073709551615 --repeat 2 cpu",

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use schedlab_report::{Exit, RunResult, Value};
-use schedlab_trace::{Scheduler, shell_word};
+use schedlab_report::{Exit, Measures, RunResult, Sources, Value};
+use schedlab_trace::{Listener, Scheduler, shell_word};
 use serde::Deserialize as _;
 
 use crate::error::{At as _, Error, Result};
@@ -14,7 +14,6 @@ use crate::load;
 use crate::measure::Want;
 use crate::run::{self, Job, Outcome};
 use crate::topology;
-use crate::trace::RawEvent;
 use crate::vm;
 
 /// Time beyond its limit that a workload's program gets to report its result.
@@ -68,16 +67,17 @@ pub struct Experiment {
     pub seed: u64,
     /// Bound on one run.
     pub time_limit: Duration,
-    /// Whether events are kept.
-    pub events: bool,
+    /// Whether the invariants are checked over the kernel's events.
+    pub check: bool,
 }
 
-/// One run's result, with its events where they were wanted.
+/// One run's result.
 pub struct Run {
     /// In the common form.
     pub result: RunResult,
-    /// In the order of time.
-    pub events: Vec<RawEvent>,
+    /// The measures of the streamed events alone, and which events were streamed.
+    pub of_events: Measures,
+    pub shown: Option<Sources>,
     /// The program's standard output (a workload: empty).
     pub stdout: Vec<u8>,
     /// The program's standard error.
@@ -104,7 +104,7 @@ impl Experiment {
 
     fn warm_up_by(&self, run: Runner<'_>) -> Result<()> {
         let mut job = self.job(self.seed);
-        job.want.events = false;
+        job.want.check = false;
         let outcome = run(&Scheduler::plain(Scheduler::KERNELS_OWN), &job)?;
         match self.load {
             Load::Workload { .. } if outcome.code == Some(USAGE) => {
@@ -130,6 +130,26 @@ impl Experiment {
             run::check(scheduler)?;
         }
         self.run_by(&mut run::run, on_run)
+    }
+
+    /// As [`Experiment::run`]; `listener` hears the events of each run.
+    ///
+    /// # Errors
+    /// As [`Experiment::run`].
+    pub fn run_told(
+        &self,
+        listener: &mut dyn Listener,
+        on_run: &mut dyn FnMut(&Run),
+    ) -> Result<Vec<RunResult>> {
+        for scheduler in &self.schedulers {
+            run::check(scheduler)?;
+        }
+        let mut told = |scheduler: &Scheduler, job: &Job| {
+            let mut job = job.clone();
+            job.want.events = true;
+            run::run_told(scheduler, &job, listener)
+        };
+        self.run_by(&mut told, on_run)
     }
 
     fn run_by(&self, run: Runner<'_>, on_run: &mut dyn FnMut(&Run)) -> Result<Vec<RunResult>> {
@@ -181,7 +201,8 @@ impl Experiment {
                 Load::Workload { .. } => self.time_limit + GRACE,
             },
             want: Want {
-                events: self.events,
+                events: false,
+                check: self.check,
                 root_is_starter: matches!(self.load, Load::Workload { .. }),
             },
         }
@@ -235,7 +256,8 @@ impl Experiment {
         }
         Run {
             result,
-            events: outcome.events,
+            of_events: outcome.told,
+            shown: outcome.shown,
             stdout,
             stderr: outcome.stderr,
         }
@@ -346,7 +368,7 @@ mod tests {
             repeat,
             seed: 7,
             time_limit: Duration::from_secs(5),
-            events: false,
+            check: false,
         }
     }
 

@@ -18,6 +18,7 @@ pub mod measure;
 mod places;
 pub mod policy;
 mod probes;
+pub mod raw;
 pub mod run;
 pub mod scx;
 pub mod stock;

@@ -13,12 +13,14 @@ use libbpf_rs::{
 };
 
 use schedlab_report::histogram::coarse;
-use schedlab_report::{Measures, weight};
+use schedlab_report::{Measures, Sources, weight};
+use schedlab_trace::Listener;
 
 use crate::error::{Doing as _, Error, Result};
 use crate::load::{per_cpu, set_rodata};
+use crate::raw::RawEvent;
 use crate::topology::{self, Place};
-use crate::trace::RawEvent;
+use crate::trace::{EventStream, SHOWN};
 use crate::vars::{self, Variable};
 use crate::verdict;
 
@@ -35,11 +37,20 @@ const RING_BYTES: u32 = 64 << 20;
 /// The options of a measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Want {
-    /// Keep every event besides counting.
+    /// Tell every event besides counting.
     pub events: bool,
+    /// Judge the events by the invariants.
+    pub check: bool,
     /// The command is the program of a workload: counting begins when its tasks may begin, and processes
     /// that only start and await tasks are left out.
     pub root_is_starter: bool,
+}
+
+impl Want {
+    /// Whether events are told at all.
+    pub fn hears(&self) -> bool {
+        self.events || self.check
+    }
 }
 
 /// Measurement programs that are attached to this kernel.
@@ -52,7 +63,9 @@ pub struct Measurement {
     attached: BTreeSet<String>,
     layout: Layout,
     bss: Vec<Variable>,
+    /// Records that have come out of the buffer.
     events: Arc<Mutex<Vec<RawEvent>>>,
+    stream: EventStream,
     rq_locks_known: bool,
     idle_jiffies: Vec<u64>,
     began_ns: u64,
@@ -64,10 +77,10 @@ pub struct Counted {
     pub measures: Measures,
     /// Latencies from wakeup to running: smallest value, largest value, count.
     pub wakeup_latency: Vec<(u64, u64, u64)>,
-    /// Events in the order of time, where they were wanted.
-    pub events: Vec<RawEvent>,
-    /// The records that were lost; measures that depend on them are absent.
+    /// Records that were lost, or came too late for their place; measures that depend on them are absent.
     pub lost: u64,
+    /// Whether the run had begun to count and nothing was lost.
+    pub is_whole: bool,
 }
 
 /// Offsets in `struct cpu_counters`.
@@ -102,6 +115,10 @@ impl Layout {
     }
 }
 
+fn rejected(error: &libbpf_rs::Error) -> Error {
+    verdict::rejected("the measuring programs", &format!("{error:#}"))
+}
+
 fn number(bytes: &[u8], offset: usize, size: usize) -> u64 {
     match size {
         4 => u32::from_ne_bytes(bytes[offset..offset + 4].try_into().expect("four bytes")).into(),
@@ -132,12 +149,47 @@ impl Measurement {
             .map_err(failed("reading"))?
             .expect("the build script compiles with -g");
         let kernel = Btf::from_vmlinux().doing("reading the kernel's types")?;
+        // A kernel may allow programs at tracepoints and none at functions, or not tell where its variables are: that
+        // costs the measures that need it.
+        let mut refused = None;
+        for optional in [
+            &["fentry", "fexit", "syscall"][..],
+            &["fentry", "fexit"],
+            &["syscall"],
+            &[],
+        ] {
+            match Self::load(want, &btf, &kernel, optional, &failed)? {
+                Ok((object, attachable)) => {
+                    return Self::attach_loaded(object, &attachable, &btf);
+                }
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        Err(rejected(&refused.expect("none was loaded")))
+    }
+
+    /// Loads the programs at tracepoints, and those of the `optional` kinds. Answers with the names of those that can be
+    /// attached.
+    #[allow(
+        clippy::type_complexity,
+        reason = "two kinds of failure: ours and the kernel's"
+    )]
+    fn load<F>(
+        want: Want,
+        btf: &Btf<'_>,
+        kernel: &Btf<'_>,
+        optional: &[&str],
+        failed: &impl Fn(&'static str) -> F,
+    ) -> Result<libbpf_rs::Result<(libbpf_rs::Object, BTreeSet<String>)>>
+    where
+        F: FnOnce(libbpf_rs::Error) -> Error,
+    {
         let mut open = ObjectBuilder::default()
             .name("measure")
             .and_then(|builder| builder.open_memory(OBJECT))
             .map_err(failed("opening"))?;
 
-        let rodata = vars::of_section(&btf, ".rodata");
+        let rodata = vars::of_section(btf, ".rodata");
         let mut bytes: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut set = |name: &str, value: Vec<u8>| {
             let variable = rodata
@@ -147,7 +199,12 @@ impl Measurement {
             bytes.push((variable.offset, value));
         };
         let places = topology::places();
-        set("stream", vec![u8::from(want.events)]);
+        set("stream", vec![u8::from(want.hears())]);
+        let follows_masks = optional.contains(&"fentry")
+            && kernel
+                .type_by_name::<Func<'_>>("set_cpus_allowed_common")
+                .is_some();
+        set("follows_masks", vec![u8::from(follows_masks)]);
         set("nr_cpus", (places.len() as u32).to_ne_bytes().into());
         let online = topology::online().len().max(1) as u32;
         set("nr_online", online.to_ne_bytes().into());
@@ -161,7 +218,7 @@ impl Measurement {
         set_rodata(&mut open, &bytes);
         for mut map in open.maps_mut() {
             if map.name() == "events" {
-                let size = if want.events { RING_BYTES } else { 4096 };
+                let size = if want.hears() { RING_BYTES } else { 4096 };
                 map.set_max_entries(size).map_err(failed("sizing"))?;
             }
         }
@@ -173,23 +230,30 @@ impl Measurement {
                 Some(("tp_btf", name)) => kernel
                     .type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))
                     .is_some(),
-                Some((_, function)) => kernel.type_by_name::<Func<'_>>(function).is_some(),
-                None => true,
+                Some((kind, function)) => {
+                    optional.contains(&kind) && kernel.type_by_name::<Func<'_>>(function).is_some()
+                }
+                None => optional.contains(&section.as_str()),
             };
             program.set_autoload(there);
             if there && section != "syscall" {
                 attachable.insert(program.name().to_string_lossy().into_owned());
             }
         }
-        let object = open
-            .load()
-            .map_err(|error| verdict::rejected("the measuring programs", &format!("{error:#}")))?;
+        Ok(open.load().map(|object| (object, attachable)))
+    }
 
+    fn attach_loaded(
+        object: libbpf_rs::Object,
+        attachable: &BTreeSet<String>,
+        btf: &Btf<'_>,
+    ) -> Result<Measurement> {
         let mut rq_locks_known = false;
         for program in object.progs_mut() {
             if program.name() == "find_rq_locks" {
                 let output = program.test_run(ProgramInput::default());
-                rq_locks_known = output.is_ok_and(|o| o.return_value as usize >= places.len());
+                rq_locks_known =
+                    output.is_ok_and(|o| o.return_value as usize >= topology::possible_cpus());
             }
         }
         let mut links = Vec::new();
@@ -225,9 +289,10 @@ impl Measurement {
             ring: ring(&object, Arc::clone(&events)).doing("reading events")?,
             links,
             attached,
-            layout: Layout::of(&btf),
-            bss: vars::of_section(&btf, ".bss"),
+            layout: Layout::of(btf),
+            bss: vars::of_section(btf, ".bss"),
             events,
+            stream: EventStream::default(),
             rq_locks_known,
             idle_jiffies: Vec::new(),
             began_ns: 0,
@@ -284,44 +349,56 @@ impl Measurement {
             .doing("setting the measuring programs' variables")
     }
 
-    /// Keeps the events that have come so far, which makes room for others.
+    /// Which events this kernel shows.
+    pub fn shown(&self) -> Sources {
+        Sources {
+            yields: self.has(&["on_yield", "after_yield"]),
+            migrations: self.has(&["on_migrate"]),
+            ipis: self.has(&["on_ipi"]),
+            ..SHOWN
+        }
+    }
+
+    /// Tells the events that have come so far, which makes room for others.
     ///
     /// # Errors
     /// The ring buffer cannot be read.
-    pub fn take_events(&self) -> Result<()> {
-        self.ring.consume().doing("reading events")
+    pub fn tell_events(&mut self, listener: &mut dyn Listener) -> Result<()> {
+        self.ring.consume().doing("reading events")?;
+        let come = self
+            .events
+            .lock()
+            .map(|mut come| std::mem::take(&mut *come));
+        for record in come.unwrap_or_default() {
+            self.stream.take(record, listener);
+        }
+        Ok(())
     }
 
-    /// Stops counting and reads everything.
+    /// Stops counting, tells the last events and reads everything.
     ///
     /// # Errors
     /// A map cannot be read.
-    pub fn end(mut self) -> Result<Counted> {
+    pub fn end(mut self, listener: &mut dyn Listener) -> Result<Counted> {
         self.set_bss("counting", &[0])?;
         let ended_ns = monotonic_ns();
         // Programs that are still inside a handler finish before the link is gone.
         self.links.clear();
-        self.take_events()?;
+        self.tell_events(listener)?;
+        let late = self.stream.end(listener);
         let cpus = per_cpu(&self.object, "counters")?
             .and_then(|entries| entries.into_iter().next())
             .unwrap_or_default();
-        let lost = self.layout.sum(&cpus, "lost");
+        let lost = self.layout.sum(&cpus, "lost") + late;
         let histogram = match lost {
             0 => self.histogram()?,
             _ => Vec::new(),
         };
-        let measures = self.measures(&cpus, &histogram, ended_ns)?;
-        let mut events = self
-            .events
-            .lock()
-            .map(|mut events| std::mem::take(&mut *events))
-            .unwrap_or_default();
-        // Each CPU's events are in order; equal times keep the order of the buffer.
-        events.sort_by_key(|event| event.at_ns);
+        let measures = self.measures(&cpus, &histogram, ended_ns, lost)?;
         Ok(Counted {
+            is_whole: lost == 0 && measures.get("switches.total").is_some(),
             measures,
             wakeup_latency: coarse(histogram.iter().map(|&(low, _, count)| (low, count))),
-            events,
             lost,
         })
     }
@@ -344,6 +421,7 @@ impl Measurement {
         cpus: &[Vec<u8>],
         histogram: &[(u64, u64, u64)],
         ended_ns: u64,
+        lost: u64,
     ) -> Result<Measures> {
         let mut m = Measures::default();
         let sum = |name: &str| self.layout.sum(cpus, name);
@@ -355,9 +433,9 @@ impl Measurement {
         if exec > 0 && exit >= exec {
             m.int("makespan_ns", exit - exec);
         }
-        if sum("lost") > 0 {
+        if lost > 0 {
             // Every counter may miss something, and it is not known which.
-            m.int("lost_records", sum("lost"));
+            m.int("lost_records", lost);
             return Ok(m);
         }
         if began == 0 {

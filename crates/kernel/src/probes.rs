@@ -1,6 +1,7 @@
 //! Reads the counts that policies keep about themselves: the per-CPU map `lab_probes` of `include/lab/probe.h`.
 
-use schedlab_report::Measures;
+use schedlab_report::origin::Beside;
+use schedlab_report::{Measures, Origin};
 
 use crate::error::{Error, Result};
 use crate::load::Loaded;
@@ -87,9 +88,13 @@ impl Reading {
         }
         difference
     }
+}
 
-    /// As measures. They are of the whole machine: a policy schedules every task on it.
-    pub fn measures(&self, m: &mut Measures) {
+/// They are of the whole machine: a policy schedules every task on it.
+impl Beside for Reading {
+    const ORIGIN: Origin = Origin::Policy;
+
+    fn measures(&self, m: &mut Measures) {
         let get = |probe: Probe| self.0[probe as usize];
         let choices = get(Probe::Schedules);
         if choices > 0 {
@@ -140,7 +145,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use schedlab_report::catalogue;
+    use schedlab_report::origin::origin;
+    use schedlab_report::{World, catalogue};
 
     const COUNTERS: [&str; NR_PROBES] = [
         "LAB_EXAMINED",
@@ -224,6 +230,7 @@ mod tests {
         assert!(m.iter().count() >= NR_PROBES - 1);
         for (name, _) in m.iter() {
             assert!(catalogue::find(name).is_some(), "{name}");
+            assert_eq!(origin(name, World::Kernel), Some(Reading::ORIGIN), "{name}");
         }
     }
 }

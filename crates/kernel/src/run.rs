@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use schedlab_report::{Exit as RunExit, Measures};
-use schedlab_trace::Scheduler;
+use schedlab_report::origin::Beside as _;
+use schedlab_report::{Exit as RunExit, Heard, Measures, MetricsRecorder, Sources};
+use schedlab_trace::check::{Checkers, Start, Violations};
+use schedlab_trace::{Listener, Scheduler};
 
 use crate::error::{At as _, Error, Result};
 use crate::exit::Exit;
@@ -18,11 +20,20 @@ use crate::load::{self, Loaded};
 use crate::measure::{Counted, Measurement, Want};
 use crate::policy;
 use crate::probes::Reading;
-use crate::trace::RawEvent;
+use crate::topology;
 use crate::vm;
 
 /// How often the policy is looked at, and events are fetched. The end of the program is noticed at once.
 const POLL: Duration = Duration::from_millis(50);
+
+/// No task under a policy may wait longer: the greatest time-out of the kernel's watchdog
+/// (`SCX_WATCHDOG_MAX_TIMEOUT`) and half of it, since that looks so often.
+const STALL_BOUND: Duration = Duration::from_secs(45);
+
+/// How long a runnable task may wait, in ns; `None`: under the kernel's own scheduler any time.
+pub fn stall_bound_ns(has_policy: bool) -> Option<u64> {
+    has_policy.then_some(STALL_BOUND.as_nanos() as u64)
+}
 
 /// Finds or compiles a scheduler and looks at its options, without loading anything.
 ///
@@ -83,12 +94,17 @@ pub struct Outcome {
     pub stdout: Vec<u8>,
     /// Its standard error.
     pub stderr: Vec<u8>,
-    /// The state of the kernel and of the policy.
+    /// The measures of the kernel and the policy: of those that are counted and that the streamed events show, too, the
+    /// events' values.
     pub measures: Measures,
+    /// Those that were counted, …
+    pub counted: Measures,
+    /// … and those of the told events.
+    pub told: Measures,
+    /// Which events were told; `None` where there are none, or some were lost.
+    pub shown: Option<Sources>,
     /// Wakeup latencies: smallest value, largest value, count of each bucket.
     pub wakeup_latency: Vec<(u64, u64, u64)>,
-    /// All events, where they were wanted.
-    pub events: Vec<RawEvent>,
 }
 
 impl Outcome {
@@ -101,8 +117,10 @@ impl Outcome {
             stdout: Vec::new(),
             stderr: Vec::new(),
             measures: Measures::default(),
+            counted: Measures::default(),
+            told: Measures::default(),
+            shown: None,
             wakeup_latency: Vec::new(),
-            events: Vec::new(),
         }
     }
 
@@ -119,6 +137,14 @@ impl Outcome {
 /// measured. What happens to a run under way is part of its outcome, and so is an ejection, however
 /// early.
 pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
+    run_told(scheduler, job, &mut ())
+}
+
+/// As [`run`]; `listener` hears the events while the program runs, where the job wants them.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_told(scheduler: &Scheduler, job: &Job, listener: &mut dyn Listener) -> Result<Outcome> {
     find_program(&job.command)?;
     if !scheduler.is_kernels_own() {
         // Before the measurement needs what such a kernel may lack, too.
@@ -131,7 +157,7 @@ pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
         Err(Error::Ejected { exit, .. }) => return Ok(judge(End::Ejected, Some(*exit), &[], job)),
         loaded => loaded?,
     };
-    let observed = observe(policy.as_ref(), job, measurement)?;
+    let observed = observe(policy.as_ref(), job, measurement, listener)?;
     let exit = policy.map(Loaded::unload).transpose()?;
     Ok(observed.judge(exit, job))
 }
@@ -143,7 +169,7 @@ pub fn run(scheduler: &Scheduler, job: &Job) -> Result<Outcome> {
 pub fn run_under(policy: &Loaded, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
     let measurement = attach(job)?;
-    let observed = observe(Some(policy), job, measurement)?;
+    let observed = observe(Some(policy), job, measurement, &mut ())?;
     let exit = (!policy.is_running()).then(|| policy.exit());
     Ok(observed.judge(exit, job))
 }
@@ -156,11 +182,19 @@ fn attach(job: &Job) -> Result<Measurement> {
 struct Observed {
     end: End,
     counted: Counted,
+    told: Measures,
+    shown: Option<Sources>,
+    violations: Option<Violations>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
-fn observe(policy: Option<&Loaded>, job: &Job, mut measurement: Measurement) -> Result<Observed> {
+fn observe(
+    policy: Option<&Loaded>,
+    job: &Job,
+    mut measurement: Measurement,
+    listener: &mut dyn Listener,
+) -> Result<Observed> {
     let mut stdout = tempfile::tempfile().at(std::env::temp_dir())?;
     let mut stderr = tempfile::tempfile().at(std::env::temp_dir())?;
 
@@ -189,26 +223,56 @@ fn observe(policy: Option<&Loaded>, job: &Job, mut measurement: Measurement) -> 
         }
         None => None,
     };
+    let heard = job.want.hears().then(|| {
+        let nr_cpus = topology::possible_cpus();
+        let checkers = job.want.check.then(|| {
+            let bound = stall_bound_ns(policy.is_some()).unwrap_or(u64::MAX);
+            let bound = schedlab_trace::Duration::from_ns(bound);
+            Checkers::new(nr_cpus, Start::Unknown, bound)
+        });
+        Heard::new(MetricsRecorder::new(nr_cpus, measurement.shown()), checkers)
+    });
+    let mut told = (heard, listener);
     measurement.begin(group.child().id())?;
     let started = Instant::now();
     if let Some(mut go) = group.child().stdin.take() {
         go.write_all(b"go\n").at("the program's standard input")?;
     }
 
-    let end = wait(&mut group, &measurement, policy, started, job.timeout)?
+    let waited = Wait {
+        measurement: &mut measurement,
+        policy,
+        started,
+        timeout: job.timeout,
+    };
+    let end = waited
+        .until_ended(&mut group, &mut told)?
         .under(policy.is_none_or(Loaded::is_running));
     let after = match policy {
         Some(policy) => Reading::take(policy)?,
         None => None,
     };
-    let mut counted = measurement.end()?;
+    let mut counted = measurement.end(&mut told)?;
     group.stop();
     if let (Some(after), Some(before)) = (after, before) {
         after.since(&before).measures(&mut counted.measures);
     }
+    let (mut of_events, mut shown) = (Measures::default(), None);
+    let mut violations = None;
+    if let Some(heard) = told.0
+        && counted.is_whole
+    {
+        let (recorder, found) = heard.finish();
+        violations = found;
+        of_events = recorder.measures(None);
+        shown = Some(recorder.sources());
+    }
     Ok(Observed {
         end,
         counted,
+        told: of_events,
+        shown,
+        violations,
         stdout: contents(&mut stdout)?,
         stderr: contents(&mut stderr)?,
     })
@@ -219,9 +283,26 @@ impl Observed {
         let mut outcome = judge(self.end, exit, &self.stderr, job);
         outcome.stdout = self.stdout;
         outcome.stderr = self.stderr;
-        outcome.measures = self.counted.measures;
+        outcome.measures = self.counted.measures.clone();
+        // The same ones, but for what the counters round; and further ones.
+        for (name, value) in self.told.iter() {
+            outcome.measures.set(name, value.clone());
+        }
+        outcome.counted = self.counted.measures;
+        outcome.told = self.told;
+        outcome.shown = self.shown;
         outcome.wakeup_latency = self.counted.wakeup_latency;
-        outcome.events = self.counted.events;
+        if let Some(found) = self.violations.filter(|found| found.count() > 0)
+            && outcome.exit == RunExit::Done
+        {
+            let first = found.first().first().map(ToString::to_string);
+            outcome.exit = RunExit::Violation;
+            outcome.message = Some(format!(
+                "{} in all: {}",
+                found.count(),
+                first.unwrap_or_default()
+            ));
+        }
         outcome
     }
 }
@@ -245,26 +326,30 @@ impl End {
     }
 }
 
-fn wait(
-    group: &mut Group,
-    measurement: &Measurement,
-    policy: Option<&Loaded>,
+/// Waiting for the end of a run.
+struct Wait<'a> {
+    measurement: &'a mut Measurement,
+    policy: Option<&'a Loaded>,
     started: Instant,
     timeout: Duration,
-) -> Result<End> {
-    loop {
-        if let Some(status) = group.ended() {
-            return Ok(End::Exited(status));
+}
+
+impl Wait<'_> {
+    fn until_ended(self, group: &mut Group, listener: &mut dyn Listener) -> Result<End> {
+        loop {
+            if let Some(status) = group.ended() {
+                return Ok(End::Exited(status));
+            }
+            // What runs after an ejection is no longer the policy's: it is stopped, not measured.
+            if self.policy.is_some_and(|p| !p.is_running()) {
+                return Ok(End::Ejected);
+            }
+            if self.started.elapsed() > self.timeout {
+                return Ok(End::TimedOut);
+            }
+            group.wait(POLL);
+            self.measurement.tell_events(listener)?;
         }
-        // A program that runs on after an ejection is not the policy's any more: it is stopped, not measured.
-        if policy.is_some_and(|p| !p.is_running()) {
-            return Ok(End::Ejected);
-        }
-        if started.elapsed() > timeout {
-            return Ok(End::TimedOut);
-        }
-        group.wait(POLL);
-        measurement.take_events()?;
     }
 }
 

@@ -65,6 +65,12 @@ impl Inversions {
         all.count
     }
 
+    /// Begins anew: earlier inversions do not count.
+    pub(crate) fn begins(&mut self) {
+        self.apply_but(0);
+        self.count = 0;
+    }
+
     /// Returns whether tasks of different levels exist, so that waiting tasks must be reported.
     #[inline]
     pub(crate) fn is_mixed(&self) -> bool {

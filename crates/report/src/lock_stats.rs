@@ -36,6 +36,23 @@ pub struct LockStats {
 }
 
 impl LockStats {
+    /// Forgets what was counted.
+    pub fn clear(&self) {
+        let counts = [
+            &self.acquisitions,
+            &self.holds,
+            &self.hold_ns_max,
+            &self.hold_ns,
+            &self.contended,
+            &self.wait_ns,
+            &self.wait_ns_max,
+            &self.try_acquired,
+            &self.try_failed,
+        ];
+        counts.iter().for_each(|count| count.set(0));
+        self.hold_ns_squared.set(0);
+    }
+
     /// A lock was taken by a blocking attempt that `waited`, if it found it held.
     #[inline]
     pub fn acquired(&self, waited_ns: Option<u64>) {

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +11,7 @@ use schedlab_trace::{
     CpuId, CpuMode, CpuSet, DEADLINE_PRIORITY, Duration, Event, Instant, LockClass, LockId,
     LockPath, MigrationReach, PrevState, Recorder, TaskId, TaskMeta,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::count::{add, count, raise};
 use crate::histogram::Buckets;
@@ -18,9 +20,10 @@ use crate::task_stats::{Task, jain};
 use crate::{Histogram, LockStats, Measures, Points, Timeline};
 
 /// Which events the world behind a run can show. A measure whose events it cannot show is absent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sources {
-    /// [`Event::ScheduleEnter`] and [`Event::ScheduleExit`].
+    /// [`Event::ScheduleEnter`] and [`Event::ScheduleExit`]. Where they are not shown, runnable tasks are counted at each
+    /// [`Event::Switch`] from or to a task.
     pub schedule: bool,
     /// The tasks that a choice examined and recalculated, in [`Event::ScheduleExit`].
     pub examined: bool,
@@ -164,6 +167,11 @@ pub struct MetricsRecorder {
     starter: Cell<Option<TaskId>>,
     /// On whose queue that one is while it is runnable.
     starter_on: Cell<Option<CpuId>>,
+    /// Further ones, of a real workload of several processes, and whether there are any.
+    has_other_starters: Cell<bool>,
+    other_starters: RefCell<BTreeSet<TaskId>>,
+    /// Since when things count.
+    begin: Cell<Instant>,
     end: Cell<Option<Instant>>,
     /// When the event was that it heard last.
     heard: Cell<Instant>,
@@ -176,6 +184,8 @@ pub struct MetricsRecorder {
 struct Choices {
     nr_cpus: usize,
     tasks: Vec<Task>,
+    /// Runnable tasks, running ones included; `None` where [`Event::ScheduleEnter`] tells it.
+    runnable: Option<u64>,
     schedule: Schedule,
     switches: Switches,
     machine_queue: Histogram,
@@ -218,13 +228,16 @@ impl MetricsRecorder {
             sources,
             cpus: vec![Cpu::new(); nr_cpus],
             locks: FrozenVec::new(),
-            choices: RefCell::new(Choices::new(nr_cpus)),
+            choices: RefCell::new(Choices::new(nr_cpus, !sources.schedule)),
             migrations: Default::default(),
             ipis: Cell::new(0),
             ticks: Cell::new(0),
             work: Cell::new(0),
             starter: Cell::new(None),
             starter_on: Cell::new(None),
+            has_other_starters: Cell::new(false),
+            other_starters: RefCell::default(),
+            begin: Cell::new(Instant::ZERO),
             end: Cell::new(None),
             heard: Cell::new(Instant::ZERO),
             passed: None,
@@ -249,6 +262,30 @@ impl MetricsRecorder {
     #[inline]
     fn is_starter(&self, task: TaskId) -> bool {
         self.starter.get() == Some(task)
+            || (self.has_other_starters.get() && self.is_other_starter(task))
+    }
+
+    #[cold]
+    fn is_other_starter(&self, task: TaskId) -> bool {
+        self.other_starters.borrow().contains(&task)
+    }
+
+    /// What was before `at` does not count; where the tasks are stays known.
+    #[cold]
+    fn begins(&self, at: Instant) {
+        self.begin.set(at);
+        for cpu in &self.cpus {
+            cpu.mode_ns.iter().for_each(|ns| ns.set(0));
+            cpu.since.set(cpu.since.get().max(at));
+        }
+        for lock in self.locks.iter() {
+            lock.by_path.iter().for_each(LockStats::clear);
+        }
+        self.migrations.iter().for_each(|n| n.set(0));
+        self.ipis.set(0);
+        self.ticks.set(0);
+        self.work.set(0);
+        self.choices.borrow_mut().begins(at);
     }
 
     /// A switch from or to the starter, which is runnable, counts as one from or to no task.
@@ -259,11 +296,18 @@ impl MetricsRecorder {
         prev: &mut Option<(TaskId, PrevState)>,
         next: &mut Option<TaskId>,
     ) {
-        if let Some((_, state)) = prev.take_if(|(task, _)| self.is_starter(*task)) {
+        if let Some((task, state)) = prev.take_if(|(task, _)| self.is_starter(*task))
+            && self.starter.get() == Some(task)
+        {
             let runnable = matches!(state, PrevState::Preempted | PrevState::Yielded);
             self.starter_on.set(runnable.then_some(cpu));
         }
         next.take_if(|task| self.is_starter(*task));
+    }
+
+    /// Which events the world shows.
+    pub fn sources(&self) -> Sources {
+        self.sources
     }
 
     /// Units of work done.
@@ -310,12 +354,15 @@ impl MetricsRecorder {
     pub fn measures(&self, clock_mhz: Option<u32>) -> Measures {
         let choices = self.choices.borrow();
         let mut measures = Measures::default();
-        measures.int("end_ns", self.end().ns());
+        measures.int("end_ns", self.end().since(self.begin.get()).ns());
         if self.sources.work {
             measures.int("work", self.work());
         }
         if self.sources.schedule {
             choices.schedule_measures(&self.sources, clock_mhz, &mut measures);
+        } else {
+            let lengths = &choices.machine_queue;
+            lengths.mean_and_max("runqueue.len", &mut measures);
         }
         measures.int("schedule.picked_elsewhere", choices.switches.elsewhere);
         if self.sources.priorities {
@@ -427,10 +474,11 @@ impl MetricsRecorder {
 }
 
 impl Choices {
-    fn new(nr_cpus: usize) -> Self {
+    fn new(nr_cpus: usize, counts_runnable: bool) -> Self {
         Choices {
             nr_cpus,
             tasks: Vec::new(),
+            runnable: counts_runnable.then_some(0),
             schedule: Schedule::default(),
             switches: Switches::default(),
             machine_queue: Histogram::new(LENGTH_MAX),
@@ -457,6 +505,55 @@ impl Choices {
         &mut self.tasks[task.index()]
     }
 
+    /// As [`MetricsRecorder::begins`].
+    fn begins(&mut self, at: Instant) {
+        self.schedule = Schedule::default();
+        self.switches = Switches::default();
+        self.machine_queue = Histogram::new(LENGTH_MAX);
+        self.cpu_queue = Histogram::new(LENGTH_MAX);
+        self.wakeup_latency = Histogram::new(LATENCY_NS_MAX);
+        self.wait_ns_max = 0;
+        self.inversions.begins();
+        self.deadlines.throttled = 0;
+        self.deadlines.missed = 0;
+        self.deviations.fill_with(Timeline::default);
+        for task in &mut self.tasks {
+            task.begin(at);
+        }
+    }
+
+    /// A task is none any more that counts: it only creates others. Answers with the CPU that it ran on last, if it is
+    /// runnable.
+    #[cold]
+    fn forget(&mut self, task: TaskId) -> Option<CpuId> {
+        let known = std::mem::take(self.tasks.get_mut(task.index())?);
+        if !known.is_runnable() {
+            return None;
+        }
+        self.runnable = self.runnable.map(|n| n - 1);
+        Some(known.last_cpu())
+    }
+
+    /// How many are runnable changes with the state of `task`, which `change` brings.
+    #[inline]
+    fn counting<T>(&mut self, task: TaskId, change: impl FnOnce(&mut Task) -> T) -> T {
+        if self.runnable.is_none() {
+            return change(self.task(task));
+        }
+        self.counting_runnable(task, change)
+    }
+
+    #[cold]
+    fn counting_runnable<T>(&mut self, task: TaskId, change: impl FnOnce(&mut Task) -> T) -> T {
+        let before = self.task(task).is_runnable();
+        let answer = change(self.task(task));
+        let after = self.task(task).is_runnable();
+        if let Some(n) = &mut self.runnable {
+            *n = *n + u64::from(after) - u64::from(before);
+        }
+        answer
+    }
+
     fn switch(
         &mut self,
         at: Instant,
@@ -464,6 +561,11 @@ impl Choices {
         prev: Option<(TaskId, PrevState)>,
         next: Option<TaskId>,
     ) {
+        if let Some(n) = self.runnable
+            && (prev.is_some() || next.is_some())
+        {
+            self.machine_queue.record(n);
+        }
         if let Some((prev, state)) = prev {
             let runnable = matches!(state, PrevState::Preempted | PrevState::Yielded);
             if runnable {
@@ -472,7 +574,7 @@ impl Choices {
             } else {
                 count(&mut self.switches.voluntary);
             }
-            self.task(prev).stop(at, runnable);
+            self.counting(prev, |task| task.stop(at, runnable));
             if runnable && self.inversions.is_mixed() {
                 self.inversions.waits(at, prev);
             }
@@ -482,7 +584,7 @@ impl Choices {
                 self.inversions.starts(at, next, cpu);
             }
             count(&mut self.switches.starts);
-            let start = self.task(next).start(at, cpu);
+            let start = self.counting(next, |task| task.start(at, cpu));
             self.switches.elsewhere += u64::from(start.elsewhere);
             raise(Cell::from_mut(&mut self.wait_ns_max), start.waited_ns);
             if let Some(ns) = start.wakeup_latency_ns {
@@ -518,7 +620,7 @@ impl Choices {
     }
 
     fn wakeup(&mut self, at: Instant, task: TaskId, since: Duration) {
-        self.task(task).wake(at, since);
+        self.counting(task, |task| task.wake(at, since));
         if self.inversions.is_mixed() && self.task(task).waits() {
             self.inversions.waits(at, task);
         }
@@ -620,7 +722,16 @@ impl Choices {
 
 impl Recorder for MetricsRecorder {
     fn define_starter(&self, task: TaskId) {
-        self.starter.set(Some(task));
+        if self.starter.get().is_some_and(|first| first != task) {
+            self.has_other_starters.set(true);
+            self.other_starters.borrow_mut().insert(task);
+        } else {
+            self.starter.set(Some(task));
+        }
+        let on = self.choices.borrow_mut().forget(task);
+        if self.starter.get() == Some(task) && on.is_some() {
+            self.starter_on.set(on);
+        }
     }
 
     fn show_kept(&self, task: TaskId, see: fn(&dyn Any)) {
@@ -692,13 +803,15 @@ impl Recorder for MetricsRecorder {
             } => {
                 let mut next = next;
                 let mut prev = prev.map(|prev| (prev, prev_state));
-                if self.starter_on.get().is_some() {
+                if self.starter_on.get().is_some() || self.has_other_starters.get() {
                     self.starter_switches(cpu, &mut prev, &mut next);
                 }
                 self.choices.borrow_mut().switch(at, cpu, prev, next);
             }
             Event::Wakeup { task, to, .. } if self.is_starter(task) => {
-                self.starter_on.set(Some(to));
+                if self.starter.get() == Some(task) {
+                    self.starter_on.set(Some(to));
+                }
             }
             Event::Wakeup { task, since, .. } => {
                 self.choices.borrow_mut().wakeup(at, task, since);
@@ -726,9 +839,30 @@ impl Recorder for MetricsRecorder {
                 self.lock(lock).held().released(held.ns());
             }
             Event::Migrate { task, to, .. } if self.is_starter(task) => {
-                self.starter_on.set(self.starter_on.get().map(|_| to));
+                if self.starter.get() == Some(task) {
+                    self.starter_on.set(self.starter_on.get().map(|_| to));
+                }
             }
-            Event::Migrate { reach, .. } => add(&self.migrations[reach as usize], 1),
+            // Where a task is put before it begins is no migration.
+            Event::Migrate { task, reach, .. } => {
+                if !self.choices.borrow_mut().task(task).is_fresh() {
+                    add(&self.migrations[reach as usize], 1);
+                }
+            }
+            Event::Begin => self.begins(at),
+            Event::Running { task } => {
+                if self.is_starter(task) {
+                    self.starter_on.set(Some(cpu));
+                } else {
+                    let mut choices = self.choices.borrow_mut();
+                    choices.counting(task, |task| task.found_running(at, cpu));
+                }
+            }
+            Event::TaskExit { task } => {
+                if !self.is_starter(task) {
+                    self.choices.borrow_mut().task(task).exit(at);
+                }
+            }
             Event::Ipi { .. } => add(&self.ipis, 1),
             Event::Tick => {
                 add(&self.ticks, 1);
@@ -748,8 +882,8 @@ impl Recorder for MetricsRecorder {
                 self.end.set(Some(end));
             }
             Event::TaskNew { .. }
-            | Event::TaskExit { .. }
             | Event::Affinity { .. }
+            | Event::Priority { .. }
             | Event::LockContended { .. } => {}
         }
     }

@@ -37,8 +37,9 @@ pub(crate) struct Task {
     cpu_ns: u64,
     /// CPU time times 1024 / weight until the weight last changed.
     weighted_ns: u64,
-    /// Time runnable, running included, without that as a real-time task.
-    wanted_ns: u64,
+    /// Time runnable, running included, without that as a real-time task. Below zero while a wait is not added yet of
+    /// which a part was before the measures began.
+    wanted_ns: i64,
 }
 
 /// The data that a start on a CPU yields.
@@ -94,6 +95,49 @@ impl Task {
     /// Returns whether it is runnable and not on a CPU.
     pub(crate) fn waits(&self) -> bool {
         matches!(self.state, State::Woken | State::Created | State::Preempted)
+    }
+
+    /// Returns whether it was created and has not run nor become runnable.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.state == State::Quiescent && !self.ran
+    }
+
+    /// Returns whether it is runnable, running included.
+    pub(crate) fn is_runnable(&self) -> bool {
+        self.state != State::Quiescent
+    }
+
+    /// Returns the CPU that it ran on last; the first one if it never ran.
+    pub(crate) fn last_cpu(&self) -> CpuId {
+        self.last_cpu
+    }
+
+    /// It runs on `cpu` as the recording begins, at `at`.
+    pub(crate) fn found_running(&mut self, at: Instant, cpu: CpuId) {
+        self.state = State::Running;
+        self.since = at;
+        self.ran = true;
+        self.last_cpu = cpu;
+    }
+
+    /// Measures begin at `at`: the task stays where it is, and what it did before does not count. A wait that goes on
+    /// keeps its beginning, for the wakeup's latency.
+    pub(crate) fn begin(&mut self, at: Instant) {
+        self.weighted_ns = 0;
+        self.cpu_ns = 0;
+        self.wanted_ns = 0;
+        self.ran = self.state == State::Running;
+        if self.waits() && !self.realtime {
+            self.wanted_ns = -signed(at.since(self.since).ns());
+        } else {
+            self.since = self.since.max(at);
+        }
+    }
+
+    /// It ends at `at`. What it still does until it has left its CPU does not count in its service.
+    pub(crate) fn exit(&mut self, at: Instant) {
+        self.finish(at.max(self.since));
+        self.realtime = true;
     }
 
     /// Returns how long it has waited for a CPU until `at`, if it has not got one.
@@ -161,7 +205,7 @@ impl Task {
     /// It wanted a CPU, or had one, for `ns`. A real-time task takes what it wants: that is outside of fairness.
     fn wants(&mut self, ns: u64) {
         if !self.realtime {
-            self.wanted_ns += ns;
+            self.wanted_ns += signed(ns);
         }
     }
 
@@ -171,6 +215,10 @@ impl Task {
         let service_ns = self.weighted_ns + self.weighted(self.cpu_ns);
         (self.wanted_ns > 0).then(|| service_ns as f64 / self.wanted_ns as f64)
     }
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).expect("a run of less than 290 years")
 }
 
 /// Returns Jain's fairness index of the tasks' shares: 1 if all got the same, 1/n if one got everything. `None` if
@@ -283,6 +331,45 @@ mod tests {
         never.start(at(0), CpuId(0));
         never.finish(at(10));
         assert_eq!(never.service(), None);
+    }
+
+    #[test]
+    fn what_was_before_the_measures_begin_does_not_count() {
+        let at = Instant::from_ns;
+        let mut running = Task::default();
+        running.found_running(at(0), CpuId(1));
+        running.begin(at(100));
+        running.stop(at(150), false);
+        assert_eq!(running.service(), Some(1.0));
+        assert!(!running.is_fresh());
+
+        // It waits 60 ns before and 40 ns after, and runs 10: 10 of 50 count, and a latency of 100.
+        let mut waiting = running;
+        waiting.wake(at(240), Duration::ZERO);
+        waiting.begin(at(300));
+        let start = waiting.start(at(340), CpuId(0));
+        assert_eq!(start.wakeup_latency_ns, Some(100));
+        assert!(!start.elsewhere);
+        waiting.finish(at(350));
+        assert_eq!(waiting.service(), Some(0.2));
+
+        let mut asleep = Task::default();
+        asleep.begin(at(300));
+        assert!(asleep.is_fresh());
+        asleep.wake(at(310), Duration::ZERO);
+        assert_eq!(asleep.start(at(320), CpuId(0)).wakeup_latency_ns, None);
+    }
+
+    #[test]
+    fn what_a_task_does_after_its_end_is_not_its_service() {
+        let at = Instant::from_ns;
+        let mut task = Task::default();
+        task.wake(at(0), Duration::ZERO);
+        task.start(at(10), CpuId(0));
+        task.exit(at(20));
+        task.stop(at(90), false);
+        // It ran 10 of 20 ns.
+        assert_eq!(task.service(), Some(0.5));
     }
 
     /// A task that changes its own nice level is on a CPU.

@@ -72,6 +72,160 @@ fn check(recorder: &MetricsRecorder, expected: &[(&str, f64)]) {
     }
 }
 
+/// As the real kernel shows it: no schedule(), so runnable tasks are counted at each switch.
+const OF_SWITCHES: Sources = Sources {
+    schedule: false,
+    examined: false,
+    memory: false,
+    policy_locks: false,
+    kernel_locks: false,
+    modes: false,
+    work: false,
+    deadlines: false,
+    ..Sources::ALL
+};
+
+#[test]
+fn runnable_tasks_are_counted_at_switches_where_no_schedule_tells_them() {
+    let recorder = recorder(OF_SWITCHES);
+    play(
+        &recorder,
+        &[
+            (10, 0, wakeup(A, 0)),
+            // 1 is runnable.
+            (20, 0, switch(None, Some(A))),
+            (30, 0, wakeup(B, 1)),
+            // It runs already: nothing changes.
+            (31, 0, wakeup(A, 0)),
+            // 2, of which A is not removed yet.
+            (40, 0, switch(Some((A, PrevState::Blocked)), Some(B))),
+            // A switch between strangers counts no length.
+            (45, 1, switch(None, None)),
+            // 1.
+            (50, 0, switch(Some((B, PrevState::Preempted)), None)),
+            (60, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("runqueue.len_mean", 4.0 / 3.0),
+            ("runqueue.len_max", 2.0),
+            ("wait.unfinished_ns_max", 10.0),
+        ],
+    );
+    assert!(recorder.measures(None).get("schedule.calls").is_none());
+    assert!(
+        recorder
+            .measures(None)
+            .get("runqueue.cpu_len_mean")
+            .is_none()
+    );
+}
+
+#[test]
+fn what_was_before_the_beginning_does_not_count() {
+    let recorder = recorder(OF_SWITCHES);
+    let migrate = Event::Migrate {
+        task: B,
+        from: CpuId(0),
+        to: CpuId(1),
+        reach: MigrationReach::Llc,
+    };
+    play(
+        &recorder,
+        &[
+            // A is found running; B is put somewhere before it begins, wakes and runs.
+            (0, 0, Event::Running { task: A }),
+            (5, 0, migrate),
+            (10, 0, wakeup(B, 1)),
+            (20, 1, switch(None, Some(B))),
+            (25, 0, Event::Ipi { to: CpuId(1) }),
+            (30, 1, switch(Some((B, PrevState::Blocked)), None)),
+            (100, 0, Event::Begin),
+            // What slept at the beginning starts like a new task: no wakeup's latency, no migration.
+            (110, 0, migrate),
+            (120, 0, wakeup(B, 1)),
+            (150, 1, switch(None, Some(B))),
+            (160, 0, switch(Some((A, PrevState::Preempted)), None)),
+            (170, 1, switch(Some((B, PrevState::Blocked)), None)),
+            (180, 1, migrate),
+            (190, 1, wakeup(B, 1)),
+            (200, 1, switch(None, Some(B))),
+            // After its end it still runs; that is not its service.
+            (240, 1, Event::TaskExit { task: B }),
+            (290, 1, switch(Some((B, PrevState::Exited)), None)),
+            (300, 0, Event::End),
+        ],
+    );
+    // A ran 60 of 200 ns; B ran 20 + 40 of 50 + 50.
+    let (a, b) = (60.0 / 200.0, 60.0 * 1024.0 / 335.0 / 100.0);
+    let b_floor = (20.0_f64 * 1024.0 / 335.0 + 40.0 * 1024.0 / 335.0).floor() / 100.0;
+    assert!((b - b_floor).abs() < 0.01);
+    let jain = (a + b_floor) * (a + b_floor) / (2.0 * (a * a + b_floor * b_floor));
+    check(
+        &recorder,
+        &[
+            ("end_ns", 200.0),
+            ("switches.total", 2.0),
+            ("switches.voluntary", 2.0),
+            ("switches.involuntary", 1.0),
+            ("migrations.total", 1.0),
+            ("migrations.llc", 1.0),
+            ("ipis", 0.0),
+            ("schedule.picked_elsewhere", 0.0),
+            ("wakeup.latency_ns_mean", 10.0),
+            ("wait.ns_max", 30.0),
+            ("fairness.jain", jain),
+        ],
+    );
+}
+
+/// A real workload has a process that only starts others in each of its groups.
+#[test]
+fn several_starters_are_in_no_count() {
+    let recorder = recorder(OF_SWITCHES);
+    let [first, second] = [TaskId(7), TaskId(8)];
+    recorder.define_task(first, &meta(0));
+    recorder.define_task(second, &meta(0));
+    // The first process runs when the recording begins, and is told to start others then.
+    play(&recorder, &[(0, 1, Event::Running { task: first })]);
+    recorder.define_starter(first);
+    play(
+        &recorder,
+        &[
+            (0, 1, switch(Some((first, PrevState::Blocked)), None)),
+            (0, 0, wakeup(second, 0)),
+            (5, 0, wakeup(A, 0)),
+            // Two are runnable until one of them turns out to start others.
+            (10, 0, switch(None, Some(A))),
+        ],
+    );
+    recorder.define_starter(second);
+    play(
+        &recorder,
+        &[
+            (20, 0, switch(Some((A, PrevState::Preempted)), Some(second))),
+            (30, 0, wakeup(first, 1)),
+            (40, 1, switch(None, Some(first))),
+            (50, 0, switch(Some((second, PrevState::Blocked)), None)),
+            (60, 1, switch(Some((first, PrevState::Exited)), Some(A))),
+            (70, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("switches.total", 2.0),
+            ("switches.voluntary", 0.0),
+            ("switches.involuntary", 1.0),
+            // 2 at 10 ns, then 1 at 20 and at 60.
+            ("runqueue.len_mean", 4.0 / 3.0),
+            ("wait.ns_max", 40.0),
+        ],
+    );
+}
+
 #[test]
 fn schedule_and_queue_lengths() {
     let recorder = recorder(Sources::ALL);
@@ -627,6 +781,8 @@ fn what_a_world_does_not_show_is_absent() {
         names,
         [
             "end_ns",
+            "runqueue.len_mean",
+            "runqueue.len_max",
             "schedule.picked_elsewhere",
             "switches.total",
             "switches.voluntary",

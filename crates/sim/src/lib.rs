@@ -21,7 +21,7 @@ pub use policy::{
     OptionInfo, SchedulerError, SchedulerInfo, is_baseline, mute, options, parse_schedulers,
     scheduler_at, schedulers,
 };
-pub use run::{check, run};
+pub use run::{StreamOf, check, run};
 pub use schedlab_policies::compile::finish as finish_compiling;
 pub use schedlab_policies::spelled_out;
 pub use schedlab_trace::Scheduler;

@@ -10,7 +10,8 @@ use schedlab_machine::address::Structure;
 use schedlab_machine::cache::{LineCounts, PAGE_BYTES};
 use schedlab_machine::{CacheModel, CacheStats, Machine};
 use schedlab_report::histogram::Buckets;
-use schedlab_report::{Exit, Measures, MetricsRecorder, PartsRecorder, RunResult, Sources};
+use schedlab_report::origin::Beside;
+use schedlab_report::{Exit, Measures, MetricsRecorder, Origin, PartsRecorder, RunResult, Sources};
 use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{Duration, Listener, counted};
 use schedlab_workload::{Part, Score, Workload, note, rtapp};
@@ -45,6 +46,17 @@ impl Prepared {
     /// # Errors
     /// If something it names cannot be used, or the host has no room for it beside what else runs. How the run ended stands in the result.
     pub fn run(&self, listener: Option<&mut dyn Listener>) -> Result<RunResult, SimError> {
+        Ok(self.run_with_stream(listener)?.0)
+    }
+
+    /// As [`Prepared::run`]; also answers with what a reader of the events must know of them.
+    ///
+    /// # Errors
+    /// As [`Prepared::run`].
+    pub fn run_with_stream(
+        &self,
+        listener: Option<&mut dyn Listener>,
+    ) -> Result<(RunResult, StreamOf), SimError> {
         let machine = self.machine()?;
         let mut workload = self.workload(&machine)?;
         let time_limit = self.limit(&mut workload);
@@ -57,12 +69,15 @@ impl Prepared {
             has_policy: !policy.is_baseline(),
         };
         self.passed.begin(workload.duration);
-        let metrics = MetricsRecorder::new(
-            machine.topology.nr_cpus(),
-            sources(&machine, about.has_policy),
-        )
-        .telling(Arc::clone(&self.passed.now_ns));
-        let checkers = self.spec.check.then(|| checkers(&machine, &policy));
+        let shows = sources(&machine, about.has_policy);
+        let stall_bound = stall_bound(&machine, &policy);
+        let metrics = MetricsRecorder::new(machine.topology.nr_cpus(), shows)
+            .telling(Arc::clone(&self.passed.now_ns));
+        let nr_cpus = machine.topology.nr_cpus();
+        let checkers = self
+            .spec
+            .check
+            .then(|| Checkers::new(nr_cpus, Start::Idle, stall_bound));
         let scenario = self.scenario(machine, workload, about.has_policy);
         // The most frequent kind of run is compiled for itself: no event checks for other listeners.
         let by_part = (!about.parts.is_empty()).then(|| {
@@ -86,11 +101,19 @@ impl Prepared {
         result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
         result.printed = std::mem::take(&mut end.printed);
         result.dump = std::mem::take(&mut end.dump);
-        measure(&mut result, &about, &mut end, &metrics);
+        let of_events = metrics.measures(Some(about.clock_mhz));
+        measure(&mut result, &about, &mut end, &metrics, &of_events);
         if let Some(by_part) = by_part {
             by_part.measures(end.end, &mut result.measures);
         }
-        Ok(result)
+        let stream = StreamOf {
+            nr_cpus,
+            clock_mhz: about.clock_mhz,
+            shows,
+            stall_bound,
+            measures: of_events,
+        };
+        Ok((result, stream))
     }
 
     /// Returns the result of a run that could not be carried out, for the results of the others.
@@ -157,6 +180,18 @@ impl Prepared {
     }
 }
 
+/// The facts that a later reader of a run's events needs for measures and checks.
+#[derive(Clone, Debug)]
+pub struct StreamOf {
+    pub nr_cpus: usize,
+    pub clock_mhz: u32,
+    pub shows: Sources,
+    /// No runnable task may wait longer.
+    pub stall_bound: Duration,
+    /// The measures of the events alone.
+    pub measures: Measures,
+}
+
 /// The facts of a scenario that its measures need.
 struct About {
     score: Score,
@@ -178,16 +213,16 @@ fn sources(machine: &Machine, has_policy: bool) -> Sources {
     }
 }
 
-fn checkers(machine: &Machine, policy: &Loaded) -> Checkers {
+/// How long a runnable task may wait.
+fn stall_bound(machine: &Machine, policy: &Loaded) -> Duration {
     let timeout_ms = match policy.timeout_ms() {
         0 => TIMEOUT_MS,
         ms => ms,
     };
-    let bound = match machine.sched_ext.watchdog {
+    match machine.sched_ext.watchdog {
         true => Duration::from_us(u64::from(timeout_ms) * 10 * WATCHDOG_SLACK_PCT),
         false => Duration::from_ns(u64::MAX),
-    };
-    Checkers::new(machine.topology.nr_cpus(), Start::Idle, bound)
+    }
 }
 
 /// The number of data races that are printed; further ones have the same causes, as a rule.
@@ -219,7 +254,13 @@ fn verdict(
 }
 
 /// Puts into the result what was measured.
-fn measure(result: &mut RunResult, about: &About, end: &mut Ended, metrics: &MetricsRecorder) {
+fn measure(
+    result: &mut RunResult,
+    about: &About,
+    end: &mut Ended,
+    metrics: &MetricsRecorder,
+    of_events: &Measures,
+) {
     let measures = &mut result.measures;
     let scored = matches!(result.exit, Exit::Done | Exit::Violation);
     let last = end.makespan.unwrap_or(end.end);
@@ -241,18 +282,16 @@ fn measure(result: &mut RunResult, about: &About, end: &mut Ended, metrics: &Met
         }
         measures.int("makespan_ns", last.ns());
     }
-    for (name, value) in metrics.measures(Some(about.clock_mhz)).iter() {
+    for (name, value) in of_events.iter() {
         measures.set(name, value.clone());
     }
     if about.has_policy {
-        let sum = |of: fn(&Probes) -> u64| end.probes.iter().map(of).sum();
-        measures.int("policy.failed_lookups", sum(|probes| probes.failed_lookups));
-        measures.int("policy.pinned_local", sum(|probes| probes.pinned_local));
-        // Only of those that ask: the simulator does not do what they ask for.
+        PolicyCounts(&end.probes).measures(measures);
+        CacheCounts(&end.cache).measures(measures);
+        // Only of policies that ask: the simulator does not change the frequency.
         if end.cpuperf_requests > 0 {
             measures.int("policy.cpuperf_requests", end.cpuperf_requests);
         }
-        cache_measures(&end.cache, measures);
     }
     measures.counters(end.counters.values(), end.counters.measures());
     if let (Some(transactions), 1..) = (measures.number("cache.bus_transactions"), end.work) {
@@ -368,6 +407,30 @@ fn by_offset(cache: &CacheModel) -> Vec<(String, Buckets)> {
     ]
 }
 
+/// What the policy counted about itself, on each CPU.
+struct PolicyCounts<'a>(&'a [Probes]);
+
+impl Beside for PolicyCounts<'_> {
+    const ORIGIN: Origin = Origin::Policy;
+
+    fn measures(&self, measures: &mut Measures) {
+        let sum = |of: fn(&Probes) -> u64| self.0.iter().map(of).sum();
+        measures.int("policy.failed_lookups", sum(|probes| probes.failed_lookups));
+        measures.int("policy.pinned_local", sum(|probes| probes.pinned_local));
+    }
+}
+
+/// What the model of the caches counted.
+struct CacheCounts<'a>(&'a CacheModel);
+
+impl Beside for CacheCounts<'_> {
+    const ORIGIN: Origin = Origin::Caches;
+
+    fn measures(&self, measures: &mut Measures) {
+        cache_measures(self.0, measures);
+    }
+}
+
 fn cache_measures(cache: &CacheModel, measures: &mut Measures) {
     let sum = |of: fn(&CacheStats) -> u64| -> u64 { cache.all_stats().map(of).sum() };
     measures.int("cache.accesses", sum(|stats| stats.accesses()));
@@ -411,6 +474,8 @@ fn cache_measures(cache: &CacheModel, measures: &mut Measures) {
 
 #[cfg(test)]
 mod tests {
+    use schedlab_report::World;
+    use schedlab_report::origin::origin;
     use schedlab_trace::{CpuId, Event, Instant};
 
     use super::*;
@@ -446,6 +511,38 @@ mod tests {
         assert!((976..990).contains(&number.parse().unwrap()), "{told}");
         assert!(rest.starts_with("tasks had not been created yet"), "{told}");
         assert_eq!(message(",start=together"), None);
+    }
+
+    /// The list of origins is that of `docs/measures.md`.
+    #[test]
+    fn measures_come_from_where_the_list_says() {
+        for scheduler in ["dss", "kernel"] {
+            let spec = SimSpec {
+                cpus: Some(2),
+                ..SimSpec::new(
+                    "chat:rooms=1,messages=5",
+                    Scheduler::parse(scheduler),
+                    "laptop",
+                )
+            };
+            let prepared = Inputs::default().read(&spec).unwrap();
+            let (result, stream) = prepared.run_with_stream(None).unwrap();
+            let mut of_events = 0;
+            for (name, value) in result.measures.iter() {
+                let listed = origin(name, World::Simulator).is_some_and(Origin::is_of_events);
+                // `work` is also what the workload reports.
+                assert_eq!(
+                    listed,
+                    stream.measures.get(name) == Some(value),
+                    "{scheduler}: {name}"
+                );
+                of_events += u32::from(listed);
+            }
+            assert_eq!(of_events as usize, stream.measures.iter().count());
+            let beside = ["cache.misses", "policy.failed_lookups"];
+            let known = beside.map(|name| result.measures.get(name).is_some());
+            assert_eq!(known, [scheduler == "dss"; 2]);
+        }
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The event stream of a run and those who listen to it.
 //!
-//! Every measure and every invariant is computed from these events alone. The
-//! simulator emits all of them; the real kernel those its tracepoints show
-//! (`docs/measures.md` says which).
+//! Measures and invariants are computed from these events. The simulator emits
+//! nearly all of them; the real kernel emits those that its tracepoints show
+//! (`docs/events.md` lists both).
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -115,6 +115,13 @@ pub enum Event {
     },
     /// The allowed CPUs of a task changed (see [`Listener::define_affinity`]).
     Affinity { task: TaskId },
+    /// The nice level, the priority or the class of a task is about to change (see [`Listener::define_task`], which follows).
+    Priority { task: TaskId },
+    /// A task runs on this CPU already when the recording begins.
+    Running { task: TaskId },
+    /// The part of the run that counts begins: measures leave out what happened before. A stream without it counts from
+    /// its start.
+    Begin,
     /// schedule() was entered. `runnable` counts the runnable tasks of the machine, running ones
     /// included and idle tasks not, before the previous task is removed; `queue` the same for this CPU.
     ScheduleEnter { runnable: u32, queue: u32 },

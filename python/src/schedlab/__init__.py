@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _engine
 
-__all__ = ["Sweep", "simulate"]
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["Sweep", "events", "simulate"]
 
 
 def simulate(
@@ -32,6 +35,19 @@ def simulate(
     """
     options = _options(cpus, seed, rt, kernel, time_limit, check)
     return json.loads(_engine.simulate(workload, scheduler, machine, options))
+
+
+def events(path: str | PathLike[str]) -> pyarrow.RecordBatchReader:
+    """Read a file of events that `schedlab sim --events` or `schedlab run --events` wrote, piece by piece.
+
+    A row is an event or a definition; docs/events.md describes the columns. Needs pyarrow. `events(path).read_all()` is
+    the whole file as a table. Raises pyarrow.ArrowInvalid where the file was cut off.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    file = parquet.ParquetFile(path, read_dictionary=["kind", "detail"])
+    return pyarrow.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches())
 
 
 def _options(

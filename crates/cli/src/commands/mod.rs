@@ -2,6 +2,7 @@
 
 mod analyze;
 mod calibrate;
+mod check;
 mod explain;
 mod list;
 mod load;
@@ -83,6 +84,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Published(args) => published::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Run(args) => real::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Vm(args) => real::vm(&args),
         Command::Emulate(args) => real::inside(&args),

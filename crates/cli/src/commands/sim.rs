@@ -14,7 +14,8 @@ use schedlab_trace::counted;
 use super::{Status, explain};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
-use crate::output::{Output, cannot_write, one_file_each, tell, trace_in_file};
+use crate::events;
+use crate::output::{Output, binary_in_file, cannot_write, one_file_each, tell};
 use crate::progress::{self, Progress};
 use crate::results::{self, Files, deliver};
 use crate::signals;
@@ -64,30 +65,32 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     }
     signals::listen().context("cannot listen to signals")?;
     let runs = progress::reading(|| check(&specs))?;
-    if args.trace.is_some() && runs.len() != 1 {
-        bail!(
-            "--trace records one run, and these are {}: choose one scheduler, one -c, one --task-layout and no --repeat",
-            runs.len()
-        );
+    let (trace, events) = (args.trace.as_deref(), args.events.as_deref());
+    for (flag, path) in [("--trace", trace), ("--events", events)] {
+        if path.is_some() && runs.len() != 1 {
+            bail!(
+                "{flag} records one run, and these are {}: choose one scheduler, one -c, one --task-layout and no --repeat",
+                runs.len()
+            );
+        }
+        binary_in_file(flag, path)?;
     }
-    trace_in_file(args.trace.as_deref())?;
     let [json, csv] = results::outputs(&args.show);
     one_file_each(
-        &[json, csv, ("--trace", args.trace.as_deref())],
+        &[json, csv, ("--trace", trace), ("--events", events)],
         files(&runs),
     )?;
     let outputs = Files::begin(&args.show)?;
-    let (mut results, trace) = match &args.trace {
-        Some(path) => {
-            let (result, trace) = traced(&runs[0], path)?;
-            (vec![result], trace)
-        }
-        None => (simulate(&runs, &args.common)?, Ok(())),
+    let (mut results, written) = if trace.is_some() || events.is_some() {
+        let (result, written) = recorded(&runs[0], trace, events)?;
+        (vec![result], written)
+    } else {
+        (simulate(&runs, &args.common)?, Ok(()))
     };
     tell_printed(&results);
     explain::each(&mut results);
     let status = deliver(&results, &view, outputs)?;
-    trace?;
+    written?;
     Ok(status)
 }
 
@@ -205,25 +208,42 @@ pub fn share_passed(runs: &[Prepared]) -> Option<f64> {
     shares.reduce(|all, one| all + one)
 }
 
-/// A run with its trace, and whether that could be written: the run is worth showing without it.
-type Traced = (RunResult, anyhow::Result<()>);
+/// A run whose events are written, and whether they could be: the run is worth showing without them.
+type Recorded = (RunResult, anyhow::Result<()>);
 
-fn traced(run: &Prepared, path: &Path) -> anyhow::Result<Traced> {
+fn recorded(
+    run: &Prepared,
+    trace: Option<&Path>,
+    events: Option<&Path>,
+) -> anyhow::Result<Recorded> {
     let mut progress = Progress::new(1);
     let runs = batch::run_all(
         std::slice::from_ref(run),
         NonZeroUsize::MIN,
-        |run| trace(run, path),
+        |run| record(run, trace, events),
         |done| progress.update_with(done, || run.share_passed()),
     )?;
     Ok(runs.into_iter().next().expect("a run has a result"))
 }
 
-fn trace(run: &Prepared, path: &Path) -> anyhow::Result<Traced> {
-    let output = Output::create(path)?;
-    let release = format!("{}.0", run.spec().kernel);
-    let mut writer = PerfettoWriter::new(output, run.nr_cpus()?, &release);
-    let result = run.run(Some(&mut writer))?;
-    let finished = writer.finish().with_context(|| cannot_write(path));
-    Ok((result, finished.and_then(Output::commit)))
+fn record(run: &Prepared, trace: Option<&Path>, events: Option<&Path>) -> anyhow::Result<Recorded> {
+    let begin_trace = |path| {
+        let release = format!("{}.0", run.spec().kernel);
+        let output = Output::create(path)?;
+        anyhow::Ok((path, PerfettoWriter::new(output, run.nr_cpus()?, &release)))
+    };
+    let mut trace = trace.map(begin_trace).transpose()?;
+    let mut events = events.map(events::begin).transpose()?;
+    let mut listeners = (
+        trace.as_mut().map(|(_, writer)| writer),
+        events.as_mut().map(|(_, writer)| writer),
+    );
+    let (result, stream) = run.run_with_stream(Some(&mut listeners))?;
+    let traced = trace.map_or(Ok(()), |(path, writer)| {
+        let finished = writer.finish().with_context(|| cannot_write(path));
+        finished.and_then(Output::commit)
+    });
+    let about = events::of_simulation(&stream).of(&result, &stream.measures);
+    let kept = events.map_or(Ok(()), |events| events::finish(events, &about));
+    Ok((result, traced.and(kept)))
 }

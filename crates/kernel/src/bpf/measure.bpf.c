@@ -17,6 +17,8 @@ char _license[] SEC("license") = "GPL";
 
 /* Whether events are written to the ring buffer. */
 const volatile bool stream;
+/* Whether on_allowed() is there, so that a mask which was told once is told again when it changes. */
+const volatile bool follows_masks;
 /* How many possible CPUs there are, and how many of them are online. */
 const volatile u32 nr_cpus = 1;
 const volatile u32 nr_online = 1;
@@ -341,6 +343,48 @@ static struct event *new_event(struct cpu_counters *c, u32 kind, u64 now)
 	return e;
 }
 
+/* What the event tells of @p, whose task it is, or who is switched to. */
+static void tell_task(struct event *e, struct task_struct *p)
+{
+	e->prio = p->prio;
+	e->flags = p->policy == POLICY_IDLE ? FLAG_IDLE_POLICY : 0;
+	bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), p->comm);
+}
+
+/* An event that tells nothing but its task. */
+static void tell(struct cpu_counters *c, u32 kind, struct task_struct *p, u64 now)
+{
+	struct event *e = new_event(c, kind, now);
+
+	if (!e)
+		return;
+	e->pid = p->pid;
+	tell_task(e, p);
+	bpf_ringbuf_submit(e, 0);
+}
+
+/* The CPUs that @p may use: the first MAX_CPUS of @mask. */
+static void tell_allowed(struct cpu_counters *c, struct task_struct *p, const struct cpumask *mask)
+{
+	struct allowed_event *e;
+
+	if (!stream || !follows_masks)
+		return;
+	e = bpf_ringbuf_reserve(&events, sizeof(*e), 0);
+	if (!e) {
+		c->lost++;
+		return;
+	}
+	__builtin_memset(e, 0, sizeof(*e));
+	e->event.at_ns = bpf_ktime_get_ns();
+	e->event.kind = EVENT_ALLOWED;
+	e->event.cpu = bpf_get_smp_processor_id();
+	e->event.pid = p->pid;
+	/* The kernel's mask may be shorter or longer: who reads it knows how many CPUs there are. */
+	bpf_probe_read_kernel(e->cpus, sizeof(e->cpus) < sizeof(*mask) ? sizeof(e->cpus) : sizeof(*mask), mask);
+	bpf_ringbuf_submit(e, 0);
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -360,10 +404,11 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 	if (e) {
 		e->pid = child->pid;
 		e->other = parent->pid;
-		e->prio = child->prio;
-		bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), child->comm);
+		tell_task(e, child);
 		bpf_ringbuf_submit(e, 0);
 	}
+	if (child->nr_cpus_allowed < nr_online)
+		tell_allowed(c, child, &child->cpus_mask);
 	return 0;
 }
 
@@ -391,12 +436,17 @@ int BPF_PROG(on_exec, struct task_struct *p)
 	note->ran = true;
 	note->running = true;
 	note->last_cpu = bpf_get_smp_processor_id();
+	tell(c, EVENT_EXEC, p, now);
+	if (p->nr_cpus_allowed < nr_online)
+		tell_allowed(c, p, &p->cpus_mask);
 	if (tells) {
 		note->starter = true;
+		tell(c, EVENT_STARTER, p, now);
 		return 0;
 	}
 	note->begun = true;
 	began_ns = now;
+	tell(c, EVENT_BEGIN, p, now);
 	becomes_runnable(note);
 	__sync_fetch_and_add(&nr_live, 1);
 	return 0;
@@ -409,11 +459,12 @@ int BPF_PROG(on_exec, struct task_struct *p)
 SEC("tp_btf/task_rename")
 int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 {
+	struct cpu_counters *c = mine();
 	struct task_note *note;
 	char name[16] = {};
 	u64 now;
 
-	if (!counting || !tells)
+	if (!c || !tells)
 		return 0;
 	note = note_of(p);
 	if (!note)
@@ -432,10 +483,13 @@ int BPF_PROG(on_rename, struct task_struct *p, const char *comm)
 			return 0;
 		is_runnable_no_more(note);
 		note->starter = true;
+		tell(c, EVENT_STARTER, p, now);
 		ends(now);
 	} else if (!bpf_strncmp(name, sizeof(tasks_begin), tasks_begin)) {
-		if (p->pid == root_pid && !began_ns)
+		if (p->pid == root_pid && !began_ns) {
 			began_ns = now;
+			tell(c, EVENT_BEGIN, p, now);
+		}
 	}
 	return 0;
 }
@@ -511,9 +565,24 @@ SEC("fexit/set_user_nice")
 int BPF_PROG(after_nice, struct task_struct *p)
 {
 	struct task_note *note = concerned(p);
+	struct cpu_counters *c = mine();
 
-	if (note && note->waiting)
+	if (!note || !c)
+		return 0;
+	if (note->waiting)
 		begins_to_wait(p, note);
+	tell(c, EVENT_PRIO, p, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* Its CPUs are about to change, under the lock of its run queue. */
+SEC("fentry/set_cpus_allowed_common")
+int BPF_PROG(on_allowed, struct task_struct *p, struct affinity_context *change)
+{
+	struct cpu_counters *c = mine();
+
+	if (c && stream && !over_ns && note_of(p))
+		tell_allowed(c, p, change->new_mask);
 	return 0;
 }
 
@@ -762,11 +831,10 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 		return 0;
 	e = new_event(c, EVENT_SWITCH, now);
 	if (e) {
-		e->pid = prev->pid;
-		e->other = next->pid;
+		e->pid = from ? prev->pid : 0;
+		e->other = to ? next->pid : 0;
 		e->left_as = left;
-		e->prio = next->prio;
-		bpf_probe_read_kernel_str(e->comm, sizeof(e->comm), next->comm);
+		tell_task(e, next);
 		bpf_ringbuf_submit(e, 0);
 	}
 	return 0;
@@ -777,9 +845,16 @@ SEC("tp_btf/ipi_send_cpu")
 int BPF_PROG(on_ipi, unsigned int cpu, unsigned long callsite, void *callback)
 {
 	struct cpu_counters *c = mine();
+	struct event *e;
 
-	if (c && !callback && counts())
-		c->reschedule_ipis++;
+	if (!c || callback || !counts())
+		return 0;
+	c->reschedule_ipis++;
+	e = new_event(c, EVENT_IPI, bpf_ktime_get_ns());
+	if (e) {
+		e->other = cpu;
+		bpf_ringbuf_submit(e, 0);
+	}
 	return 0;
 }
 

@@ -92,7 +92,16 @@ enum event_kind {
 	EVENT_MIGRATE = 4,
 	EVENT_FORK = 5,
 	EVENT_EXIT = 6,
+	EVENT_EXEC = 7,		/* the first process, which runs */
+	EVENT_BEGIN = 8,	/* from now on things count */
+	EVENT_STARTER = 9,	/* this task only starts and awaits others */
+	EVENT_PRIO = 10,	/* it has another nice level */
+	EVENT_IPI = 11,		/* a reschedule interrupt */
+	EVENT_ALLOWED = 12,	/* the CPUs it may use: struct allowed_event */
 };
+
+/* Of struct event. */
+enum event_flags { FLAG_IDLE_POLICY = 1 };
 
 /* How the previous task left the CPU. */
 enum left_as {
@@ -106,14 +115,19 @@ struct event {
 	__u64 at_ns;
 	__u32 kind;
 	__u32 cpu;
-	__u32 pid;		/* switch: the previous task, 0 = idle; fork: the child */
-	__u32 other;		/* switch: the next task; migrate: the new CPU; wakeup: its CPU; fork: the parent */
+	__u32 pid;		/* switch: the previous task; fork: the child. 0: idle, or none of the workload's */
+	__u32 other;		/* switch: the next task; migrate, IPI: the new CPU; wakeup: its CPU; fork: the parent */
 	__u32 left_as;		/* switch only */
 	__u32 from;		/* migrate: the old CPU; wakeup: where somebody decided so */
-	char comm[16];		/* fork: the child's name; switch: the next task's */
+	char comm[16];		/* fork: the child's name; switch: the next task's; exec: its own */
 	__u64 since_ns;		/* wakeup: when somebody decided so */
 	__u32 prio;		/* fork: the child's, switch: the next task's; as in the kernel */
-	__u32 unused;
+	__u32 flags;		/* of whom prio is: enum event_flags */
+};
+
+struct allowed_event {
+	struct event event;
+	__u64 cpus[MAX_CPUS / 64];
 };
 
 #endif /* SCHEDLAB_MEASURE_H */

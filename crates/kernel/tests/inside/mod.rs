@@ -172,25 +172,39 @@ fn ensure(condition: bool, otherwise: impl FnOnce() -> String) -> Result<(), Str
 }
 
 /// This program as one of its own small programs.
-fn job(arguments: &[&str], events: bool) -> Job {
+fn job(arguments: &[&str]) -> Job {
     let program = std::env::current_exe().expect("a running program has a path");
     let mut command = vec![program.into_os_string(), programs::MARK.into()];
     command.extend(arguments.iter().map(OsString::from));
     Job {
         command,
         timeout: Duration::from_secs(60),
-        want: Want {
-            events,
-            ..Want::default()
-        },
+        want: Want::default(),
     }
 }
 
-fn measured(scheduler: &str, arguments: &[&str], events: bool) -> Result<Outcome, String> {
-    let outcome = text(run::run(
-        &Scheduler::parse(scheduler),
-        &job(arguments, events),
-    ))?;
+fn measured(scheduler: &str, arguments: &[&str]) -> Result<Outcome, String> {
+    done(
+        scheduler,
+        run::run(&Scheduler::parse(scheduler), &job(arguments)),
+    )
+}
+
+/// As [`measured`]; `listener` hears the events, by which the invariants are checked, too.
+fn told(
+    scheduler: &str,
+    arguments: &[&str],
+    listener: &mut dyn Listener,
+) -> Result<Outcome, String> {
+    let mut job = job(arguments);
+    job.want.events = true;
+    job.want.check = true;
+    let ran = run::run_told(&Scheduler::parse(scheduler), &job, listener);
+    done(scheduler, ran)
+}
+
+fn done(scheduler: &str, ran: schedlab_kernel::Result<Outcome>) -> Result<Outcome, String> {
+    let outcome = text(ran)?;
     ensure(outcome.exit == RunExit::Done, || {
         format!("{scheduler}: {} {:?}", outcome.exit, outcome.message)
     })?;
@@ -217,7 +231,7 @@ fn every_policy_schedules(_: &Inside<'_>) -> Result<String, String> {
         // `make soak` takes a minute where this takes a second.
         for program in ["compute", "shuffle", "storm"] {
             let before = calls::of_dispatch();
-            let outcome = text(run::run_under(&loaded, &job(&[program, "300"], false)))?;
+            let outcome = text(run::run_under(&loaded, &job(&[program, "300"])))?;
             ensure(outcome.exit == RunExit::Done, || {
                 format!(
                     "{}: {program}: {} {:?}",
@@ -493,7 +507,7 @@ fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, Strin
         let loaded = text(Loaded::load(&silent, &[]))?;
         let job = Job {
             command: ["sh", "-c", script].map(OsString::from).into(),
-            ..job(&[], false)
+            ..job(&[])
         };
         let outcome = text(run::run_under(&loaded, &job))?;
         text(loaded.unload())?;
@@ -505,13 +519,13 @@ fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, Strin
 fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
     const TURNS: f64 = 500.0;
     // Once before, so that no page of the program has to be read and waited for.
-    measured(Scheduler::KERNELS_OWN, &["pingpong", "1"], false)?;
+    measured(Scheduler::KERNELS_OWN, &["pingpong", "1"])?;
     let mut told = Vec::new();
     for scheduler in [Scheduler::KERNELS_OWN]
         .into_iter()
         .chain(POLICIES.iter().map(|p| p.name))
     {
-        let outcome = measured(scheduler, &["pingpong", "500"], false)?;
+        let outcome = measured(scheduler, &["pingpong", "500"])?;
         let voluntary = number(&outcome, "switches.voluntary")?;
         // One for each of two threads a turn, and a few to start and to end.
         ensure(
@@ -545,16 +559,17 @@ fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
 }
 
 fn yields_are_told_from_preemptions(_: &Inside<'_>) -> Result<String, String> {
-    let outcome = measured(Scheduler::KERNELS_OWN, &["yielders", "4", "200"], true)?;
+    let mut recorder = Count::default();
+    let arguments = ["yielders", "4", "200"];
+    let outcome = told(Scheduler::KERNELS_OWN, &arguments, &mut recorder)?;
     let yielded = number(&outcome, "switches.yielded")?;
     let involuntary = number(&outcome, "switches.involuntary")?;
     ensure(yielded <= involuntary && yielded > 100.0, || {
         format!("{yielded} of {involuntary} involuntary switches are yields")
     })?;
-    let mut recorder = Count::default();
-    let pids = schedlab_kernel::trace::replay(&outcome.events, &mut recorder);
     // The program's main thread and four yielders.
-    ensure(pids.len() == 5, || format!("tasks {pids:?}"))?;
+    let tasks = recorder.tasks.len();
+    ensure(tasks == 5, || format!("{tasks} tasks"))?;
     let told = f64::from(recorder.yields);
     ensure(told == yielded, || {
         format!("{told} yields in the events, {yielded} counted")
@@ -566,12 +581,12 @@ fn yields_are_told_from_preemptions(_: &Inside<'_>) -> Result<String, String> {
 /// Two hogs take turns on one CPU: where their nice levels differ, the better one waits at each start of the
 /// other, and nothing else is an inversion.
 fn starts_before_a_better_task_are_inversions(_: &Inside<'_>) -> Result<String, String> {
-    let same = measured("fifo", &["hogs", "600", "0"], false)?;
+    let same = measured("fifo", &["hogs", "600", "0"])?;
     let none = number(&same, "schedule.priority_inversions")?;
     ensure(none == 0.0, || {
         format!("{none} inversions among tasks of one priority")
     })?;
-    let differ = measured("fifo", &["hogs", "600", "10"], false)?;
+    let differ = measured("fifo", &["hogs", "600", "10"])?;
     let inversions = number(&differ, "schedule.priority_inversions")?;
     let turns = number(&differ, "switches.involuntary")?;
     // Half of the turns, but for the first ones, and what other tasks of the system interrupt.
@@ -590,7 +605,7 @@ fn run_queues_are_as_long_as_known(_: &Inside<'_>) -> Result<String, String> {
         (vec!["pingpong", "500"], 2.0),
         (vec!["yielders", "4", "500"], 4.0),
     ] {
-        let outcome = measured("fifo", &arguments, false)?;
+        let outcome = measured("fifo", &arguments)?;
         let (mean, max) = (
             number(&outcome, "runqueue.len_mean")?,
             number(&outcome, "runqueue.len_max")?,
@@ -606,7 +621,7 @@ fn run_queues_are_as_long_as_known(_: &Inside<'_>) -> Result<String, String> {
 }
 
 fn a_run_ends_with_its_last_thread(_: &Inside<'_>) -> Result<String, String> {
-    let outcome = measured(Scheduler::KERNELS_OWN, &["leaver", "700"], false)?;
+    let outcome = measured(Scheduler::KERNELS_OWN, &["leaver", "700"])?;
     let makespan = number(&outcome, "makespan_ns")?;
     // And what it takes to start a program in an emulated machine.
     ensure((0.7e9..3e9).contains(&makespan), || {
@@ -624,7 +639,7 @@ fn a_run_ends_with_its_last_thread(_: &Inside<'_>) -> Result<String, String> {
 /// count.
 fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, String> {
     let workload = |asked: &str| {
-        let mut job = job(&["load", asked], false);
+        let mut job = job(&["load", asked]);
         job.want.root_is_starter = true;
         let outcome = text(run::run(&Scheduler::plain(Scheduler::KERNELS_OWN), &job))?;
         ensure(outcome.exit == RunExit::Done, || format!("{outcome:?}"))?;
@@ -662,7 +677,7 @@ fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, Strin
 /// The list of task contexts has a lock of its own, which every task that begins or ends takes.
 fn locks_of_no_run_queue_are_not_counted(inside: &Inside<'_>) -> Result<String, String> {
     let loaded = text(Loaded::load(&inside.object("contexts")?, &[]))?;
-    let outcome = text(run::run_under(&loaded, &job(&["storm", "500"], false)))?;
+    let outcome = text(run::run_under(&loaded, &job(&["storm", "500"])))?;
     text(loaded.unload())?;
     let lookups = number(&outcome, "policy.failed_lookups")?;
     ensure(lookups == 0.0, || format!("{lookups} failed look-ups"))?;
@@ -673,12 +688,17 @@ fn locks_of_no_run_queue_are_not_counted(inside: &Inside<'_>) -> Result<String, 
 
 #[derive(Default)]
 struct Count {
+    tasks: BTreeSet<TaskId>,
     yields: u32,
     ordered: bool,
     last: Option<schedlab_trace::Instant>,
 }
 
 impl schedlab_trace::Listener for Count {
+    fn define_task(&mut self, task: TaskId, _: &TaskMeta) {
+        self.tasks.insert(task);
+    }
+
     fn record(
         &mut self,
         at: schedlab_trace::Instant,
@@ -702,26 +722,24 @@ impl schedlab_trace::Listener for Count {
 /// `run --trace` writes these events: every CPU goes on from the task that it was switched to, no task is on two CPUs
 /// at once, and every task has its name.
 fn events_make_a_whole_trace(_: &Inside<'_>) -> Result<String, String> {
-    let outcome = measured("fifo", &["pingpong", "100"], true)?;
+    let mut trace = Trace::default();
+    let cpus = schedlab_kernel::topology::possible_cpus();
+    let writer = PerfettoWriter::new(Vec::new(), cpus, "7.2.0");
+    let mut both = (&mut trace, writer);
+    let outcome = told("fifo", &["pingpong", "100"], &mut both)?;
+    let writer = both.1;
     let lost = outcome.measures.number("lost_records");
     ensure(lost.is_none(), || format!("{lost:?} records were lost"))?;
-    let mut trace = Trace::default();
-    let pids = schedlab_kernel::trace::replay(&outcome.events, &mut trace);
     ensure(trace.wrong.is_empty(), || trace.wrong.join("; "))?;
-    ensure(trace.names.len() == pids.len(), || {
-        format!("{:?} for {} tasks", trace.names, pids.len())
-    })?;
+    ensure(trace.names.len() == 2, || format!("{:?}", trace.names))?;
     let named = |name: &String| name == "vm" || name.starts_with("vm-");
-    ensure(trace.names.iter().all(named), || {
+    ensure(trace.names.values().all(named), || {
         format!("names are {:?}", trace.names)
     })?;
     // From one thread to the other and back, a hundred times.
     ensure(trace.switches > 200, || {
         format!("{} switches", trace.switches)
     })?;
-    let cpus = schedlab_kernel::trace::nr_cpus(&outcome.events);
-    let mut writer = PerfettoWriter::new(Vec::new(), cpus, "7.2.0");
-    schedlab_kernel::trace::replay(&outcome.events, &mut writer);
     let bytes = writer.finish().map_err(|e| e.to_string())?;
     // A switch takes at least a time stamp, two names and six numbers.
     let least = trace.switches * 30;
@@ -736,15 +754,15 @@ fn events_make_a_whole_trace(_: &Inside<'_>) -> Result<String, String> {
 
 #[derive(Default)]
 struct Trace {
-    names: Vec<String>,
+    names: BTreeMap<TaskId, String>,
     on_cpu: BTreeMap<u32, Option<TaskId>>,
     switches: usize,
     wrong: Vec<String>,
 }
 
 impl Listener for Trace {
-    fn define_task(&mut self, _: TaskId, meta: &TaskMeta) {
-        self.names.push(meta.comm.clone());
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        self.names.insert(task, meta.comm.clone());
     }
 
     fn record(&mut self, at: schedlab_trace::Instant, cpu: CpuId, event: Event) {
@@ -768,12 +786,12 @@ impl Listener for Trace {
 
 fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
     let kernel = Scheduler::plain(Scheduler::KERNELS_OWN);
-    let failed = text(run::run(&kernel, &job(&["fail"], false)))?;
+    let failed = text(run::run(&kernel, &job(&["fail"])))?;
     ensure(
         failed.exit == RunExit::CommandFailed && failed.code == Some(3),
         || format!("{failed:?}"),
     )?;
-    let mut endless = job(&["sleep", "100"], false);
+    let mut endless = job(&["sleep", "100"]);
     endless.timeout = Duration::from_millis(300);
     let stopped = text(run::run(&kernel, &endless))?;
     ensure(
@@ -789,7 +807,7 @@ fn policy_counters_rise(_: &Inside<'_>) -> Result<String, String> {
         .iter()
         .filter(|p| p.source.contains("lab/lab.bpf.h"))
     {
-        let outcome = measured(policy.name, &["compute", "500"], false)?;
+        let outcome = measured(policy.name, &["compute", "500"])?;
         let choices = number(&outcome, "schedule.choices")?;
         let examined = number(&outcome, "schedule.examined_mean")?;
         ensure(choices > 100.0 && examined > 0.0, || {

@@ -1,11 +1,14 @@
 //! Running times add up: the running times of the tasks and the idle times of the CPUs, both by their switches, are
-//! together the time of all CPUs; and no more user code ran than tasks did.
+//! together the time of all CPUs; and no more user code ran than tasks did. A CPU of a running system counts from the
+//! first event that shows its task.
 
 use super::{Check, Start, Violation, Violations, entry};
 use crate::{CpuId, CpuMode, Event, Instant, Listener};
 
 #[derive(Clone, Copy)]
 struct Cpu {
+    /// Since when it is known whether it has a task.
+    known_since: Option<Instant>,
     /// Since when it has no task; `None` while it has one.
     empty_since: Option<Instant>,
     user_since: Option<Instant>,
@@ -14,7 +17,6 @@ struct Cpu {
 
 /// The checker.
 pub struct RunningTime {
-    start: Start,
     cpus: Vec<Cpu>,
     /// Since when each task runs.
     running_since: Vec<Option<Instant>>,
@@ -27,13 +29,14 @@ pub struct RunningTime {
 impl RunningTime {
     /// For `nr_cpus` CPUs.
     pub fn new(nr_cpus: usize, start: Start) -> Self {
+        let known_since = (start == Start::Idle).then_some(Instant::ZERO);
         let cpu = Cpu {
-            empty_since: Some(Instant::ZERO),
+            known_since,
+            empty_since: known_since,
             user_since: None,
             latest: Instant::ZERO,
         };
         RunningTime {
-            start,
             cpus: vec![cpu; nr_cpus],
             running_since: Vec::new(),
             ran_ns: 0,
@@ -53,9 +56,15 @@ impl Listener for RunningTime {
                 if let Some(since) = cpu.user_since.take() {
                     self.user_ns += at.since(since).ns();
                 }
-                cpu.user_since = (mode == CpuMode::User).then_some(at);
+                let counts = mode == CpuMode::User && cpu.known_since.is_some();
+                cpu.user_since = counts.then_some(at);
+            }
+            Event::Running { task } => {
+                cpu.known_since.get_or_insert(at);
+                *entry(&mut self.running_since, task.index()) = Some(at);
             }
             Event::Switch { prev, next, .. } => {
+                cpu.known_since.get_or_insert(at);
                 if let Some(since) = cpu.empty_since.take() {
                     self.empty_ns += at.since(since).ns();
                 }
@@ -76,13 +85,9 @@ impl Listener for RunningTime {
 
 impl Check for RunningTime {
     fn finish(&mut self, end: Instant) {
-        if self.start == Start::Unknown {
-            // The time before the first switch of each CPU is not known.
-            return;
-        }
         let mut all_ns = 0;
         for cpu in &self.cpus {
-            all_ns += end.ns();
+            all_ns += cpu.known_since.map_or(0, |since| end.since(since).ns());
             for (since, sum) in [
                 (cpu.empty_since, &mut self.empty_ns),
                 (cpu.user_since, &mut self.user_ns),
@@ -160,6 +165,28 @@ mod tests {
             check(&events),
             [
                 "running time: at 60 ns on cpu 0: tasks ran 40 ns and CPUs had none for 30 ns: not the 120 ns of all CPUs"
+            ]
+        );
+    }
+
+    #[test]
+    fn in_a_running_system_a_cpu_counts_from_its_first_switch() {
+        // Of CPU 2 nothing is told.
+        let check = |events: &[_]| found(&mut RunningTime::new(3, Start::Unknown), events);
+        let mut events = vec![
+            (10, 0, Event::Running { task: A }),
+            (20, 1, switch(Some((B, Blocked)), None)),
+            (30, 0, switch(Some((A, Preempted)), None)),
+            (50, 1, switch(None, Some(A))),
+            (60, 1, Event::End),
+        ];
+        assert_eq!(check(&events), [""; 0]);
+        // Also on CPU 0, from 40 ns on: by its own account it runs 20 + 10 ns, and the CPUs are empty for 10 + 30.
+        events.insert(3, (40, 0, switch(None, Some(A))));
+        assert_eq!(
+            check(&events),
+            [
+                "running time: at 60 ns on cpu 0: tasks ran 30 ns and CPUs had none for 40 ns: not the 90 ns of all CPUs"
             ]
         );
     }

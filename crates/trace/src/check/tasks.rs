@@ -97,6 +97,14 @@ impl Listener for Tasks {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         match event {
             Event::TaskNew { task, .. } => *self.state(task) = State::Quiescent,
+            Event::Running { task } => {
+                if *self.state(task) != State::Unknown || self.current[cpu.index()].is_some() {
+                    let message = "is found running after other events told where it was";
+                    self.complain(at, cpu, Some(task), message.into());
+                }
+                *self.state(task) = State::Running(cpu);
+                self.current[cpu.index()] = Some(Some(task));
+            }
             Event::Wakeup { task, .. } => match *self.state(task) {
                 State::Unknown | State::Quiescent => *self.state(task) = State::Waiting,
                 // The kernel also reports a wakeup of a task that had not left its queue yet.
@@ -255,6 +263,22 @@ mod tests {
             found[1].contains("leaves a CPU that it is not on"),
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_task_may_be_found_running_once() {
+        let found_running = Event::Running { task: A };
+        let unknown = |events: &[Timed]| found(&mut Tasks::new(2, Start::Unknown), events);
+        let sound = [
+            (0, 0, found_running),
+            (1, 0, switch(Some((A, Preempted)), None)),
+            (2, 1, switch(None, Some(A))),
+        ];
+        assert_eq!(unknown(&sound), [""; 0]);
+        let twice = [(0, 0, found_running), (1, 1, switch(None, Some(A)))];
+        assert!(unknown(&twice)[0].contains("runs twice"));
+        let late = [(0, 1, switch(None, Some(A))), (1, 0, found_running)];
+        assert!(unknown(&late)[0].contains("found running after"));
     }
 
     #[test]

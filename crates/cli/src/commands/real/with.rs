@@ -7,14 +7,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use schedlab_events::{About, FORMAT};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
+use schedlab_kernel::run::stall_bound_ns;
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_kernel::{stock, topology};
-use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::view::View;
+use schedlab_report::{Measures, RunResult};
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Host;
 use schedlab_trace::Duration as Limit;
@@ -23,7 +25,8 @@ use schedlab_workload::{Workload, rtapp};
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::sim::seed_of;
 use crate::commands::{Spoils, Status, explain};
-use crate::output::{Output, cannot_write, one_file_each, print, tell, trace_in_file, width};
+use crate::events;
+use crate::output::{Output, binary_in_file, cannot_write, one_file_each, print, tell, width};
 use crate::progress::{self, Progress};
 use crate::results::{self, Files, deliver};
 
@@ -53,17 +56,23 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         }
         None => Load::Command(args.command.iter().map(OsString::from).collect()),
     };
-    if args.trace.is_some() && (schedulers.len() != 1 || args.repeat != 1) {
-        bail!("--trace records one run: choose one scheduler and no --repeat");
+    let files = [
+        ("--trace", args.trace.as_deref()),
+        ("--events", args.events.as_deref()),
+    ];
+    for (flag, path) in files {
+        if path.is_some() && (schedulers.len() != 1 || args.repeat != 1) {
+            bail!("{flag} records one run: choose one scheduler and no --repeat");
+        }
+        binary_in_file(flag, path)?;
     }
     seed_of(args.seed, u64::from(args.repeat) - 1)?;
-    trace_in_file(args.trace.as_deref())?;
     let policies = schedulers.iter().filter(|scheduler| scheduler.is_path());
     let policies = policies.map(|scheduler| scheduler.name.clone());
     let workload = args.workload.as_deref().map(Workload::files);
     let [json, csv] = results::outputs(&args.show);
     one_file_each(
-        &[json, csv, ("--trace", args.trace.as_deref())],
+        &[json, csv, files[0], files[1]],
         policies.chain(workload.into_iter().flatten()),
     )?;
     let view = View {
@@ -80,11 +89,17 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         repeat: args.repeat,
         seed: args.seed,
         time_limit: args.time_limit.to_std(),
-        events: args.trace.is_some(),
+        check: args.check,
     };
     let outputs = Files::begin(&args.show)?;
     let begin = |path| Output::create(path).map(|output| (path, output));
-    let mut trace = args.trace.as_deref().map(begin).transpose()?;
+    let trace = args.trace.as_deref().map(begin).transpose()?;
+    let trace = trace.map(|(path, output)| {
+        let writer = PerfettoWriter::new(output, topology::possible_cpus(), &release()?);
+        anyhow::Ok((path, writer))
+    });
+    let mut trace = trace.transpose()?;
+    let mut events = args.events.as_deref().map(events::begin).transpose()?;
     let runs = experiment.schedulers.len() * args.repeat as usize;
     let mut progress = Progress::new(args.warmup as usize + runs);
     let mut done = 0;
@@ -93,19 +108,42 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         done += 1;
         progress.update(done);
     }
-    let mut traced = Ok(());
-    let mut results = experiment.run(&mut |run| {
+    let mut lost = 0;
+    let mut about = None;
+    let on_run = &mut |run: &Run| {
         done += 1;
         progress.update(done);
         complain(run);
-        if let Some((path, output)) = trace.take() {
-            traced = write_trace(output, path, run);
-        }
-    })?;
+        lost = run.result.measures.number("lost_records").unwrap_or(0.0) as u64;
+        about = Some(about_of(run, lost));
+    };
+    let mut listeners = (
+        trace.as_mut().map(|(_, writer)| writer),
+        events.as_mut().map(|(_, writer)| writer),
+    );
+    let mut results = match listeners {
+        (None, None) => experiment.run(on_run),
+        _ => experiment.run_told(&mut listeners, on_run),
+    }?;
     drop(progress);
+    let traced = trace.map_or(Ok(()), |(path, writer)| {
+        if lost > 0 {
+            tell("the trace has gaps: events came faster than they could be read");
+        }
+        let finished = writer.finish().with_context(|| cannot_write(path));
+        finished.and_then(Output::commit)
+    });
+    let kept = match (events, about.flatten()) {
+        (Some(events), Some(about)) => events::finish(events, &about),
+        (Some((path, _)), None) => Err(anyhow!(
+            "{}: not written: the program ended before there were events",
+            path.display()
+        )),
+        (None, _) => Ok(()),
+    };
     explain::each(&mut results);
     let status = deliver(&results, &view, outputs)?;
-    traced?;
+    traced.and(kept)?;
     Ok(status)
 }
 
@@ -187,7 +225,7 @@ fn of_one_run(
         repeat: 1,
         seed,
         time_limit: time_limit.to_std(),
-        events: false,
+        check: false,
     })
 }
 
@@ -212,19 +250,23 @@ pub fn sweep_in_vm(
     forward(&machine, &command)
 }
 
-/// Returns the events of a run as a Perfetto trace.
-fn write_trace(output: Output, path: &Path, run: &Run) -> anyhow::Result<()> {
-    if run.result.measures.get("lost_records").is_some() {
-        tell("the trace has gaps: events came faster than they could be read");
+/// Returns the description of a run for a file of events; `None` if there were none.
+fn about_of(run: &Run, lost: u64) -> Option<About> {
+    if run.shown.is_none() && lost == 0 {
+        return None;
     }
-    let release = release()?;
-    let cpus = schedlab_kernel::trace::nr_cpus(&run.events).max(run.result.cpus as usize);
-    let mut writer = PerfettoWriter::new(output, cpus, &release);
-    schedlab_kernel::trace::replay(&run.events, &mut writer);
-    writer
-        .finish()
-        .with_context(|| cannot_write(path))?
-        .commit()
+    let about = About {
+        format: FORMAT,
+        nr_cpus: topology::possible_cpus() as u32,
+        clock_mhz: None,
+        shows: run.shown.unwrap_or(schedlab_kernel::trace::SHOWN),
+        starts_idle: false,
+        stall_bound_ns: stall_bound_ns(run.result.scheduler != Scheduler::KERNELS_OWN),
+        lost,
+        result: RunResult::default(),
+        beside: Measures::default(),
+    };
+    Some(about.of(&run.result, &run.of_events))
 }
 
 /// Prints a program's output if it failed.
@@ -250,7 +292,8 @@ fn again_in_vm(
     let [(_, json), (_, csv)] = results::outputs(&args.show);
     let files = [json, csv].into_iter().flatten();
     let files = files.filter(|path| path.as_os_str() != "-");
-    for path in files.chain(args.trace.as_deref()) {
+    let binary = [args.trace.as_deref(), args.events.as_deref()];
+    for path in files.chain(binary.into_iter().flatten()) {
         // Checked here, and the guest may write into its folder.
         drop(Output::create(path)?);
         let folder = path

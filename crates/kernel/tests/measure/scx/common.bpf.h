@@ -38,6 +38,14 @@ enum {
 
 struct task_note;
 
+struct cpumask {
+	unsigned long bits[4];
+};
+
+struct affinity_context {
+	const struct cpumask *new_mask;
+};
+
 struct signal_struct {
 	struct { int counter; } live;
 };
@@ -47,6 +55,7 @@ struct task_struct {
 	int prio, static_prio, normal_prio;
 	unsigned int policy;
 	int nr_cpus_allowed;
+	struct cpumask cpus_mask;
 	struct { u32 cpu; } thread_info;
 	struct signal_struct *signal;
 	char comm[16];
@@ -99,6 +108,11 @@ static inline void bpf_ringbuf_submit(void *record, u64 flags)
 static inline void bpf_probe_read_kernel_str(char *to, u32 bytes, const char *from)
 {
 	strncpy(to, from, bytes);
+}
+
+static inline void bpf_probe_read_kernel(void *to, u32 bytes, const void *from)
+{
+	memcpy(to, from, bytes);
 }
 
 static inline int bpf_strncmp(const char *a, u32 bytes, const char *b)

@@ -1,0 +1,62 @@
+//! `check`: the invariants over a file of events, and its measures computed again.
+
+use schedlab_events::EventFile;
+use schedlab_report::{Exit, Heard, MetricsRecorder};
+use schedlab_trace::check::Checkers;
+
+use super::Status;
+use crate::args::CheckArgs;
+use crate::output::{one_file_each, tell};
+use crate::results::{self, Files, deliver};
+
+pub fn run(args: &CheckArgs) -> anyhow::Result<Status> {
+    let view = results::view(&args.show)?;
+    let [json, csv] = results::outputs(&args.show);
+    one_file_each(
+        &[json, csv],
+        [args.file.to_string_lossy().into_owned()].into_iter(),
+    )?;
+    let file = EventFile::open(&args.file)?;
+    let outputs = Files::begin(&args.show)?;
+    let about = file.about();
+    let nr_cpus = about.nr_cpus as usize;
+    let recorder = MetricsRecorder::new(nr_cpus, about.shows);
+    let checkers = Checkers::new(nr_cpus, about.start(), about.stall_bound());
+    let mut heard = Heard::new(recorder, Some(checkers));
+    let count = file.tell(&mut heard)?;
+    if count > 0 {
+        let bytes = std::fs::metadata(&args.file).map_or(0, |file| file.len());
+        tell(format_args!(
+            "{}: {count} events, {:.1} bytes each",
+            args.file.display(),
+            bytes as f64 / count as f64
+        ));
+    }
+    let (recorder, violations) = heard.finish();
+
+    let mut result = about.result.clone();
+    result.asked.clone_from(&result.workload);
+    if about.lost > 0 {
+        tell(format_args!(
+            "{}: {} events were lost: the invariants cannot be judged, and measures of events are absent",
+            args.file.display(),
+            about.lost
+        ));
+    } else {
+        result.measures = recorder.measures(about.clock_mhz);
+        result.series = recorder.series();
+    }
+    for (name, value) in about.beside.iter() {
+        result.measures.set(name, value.clone());
+    }
+    if let Some(found) = violations.filter(|found| about.lost == 0 && found.count() > 0) {
+        for violation in found.first() {
+            tell(format_args!("{}: {violation}", args.file.display()));
+        }
+        if matches!(result.exit, Exit::Done) {
+            result.exit = Exit::Violation;
+            result.message = Some(format!("{} in all", found.count()));
+        }
+    }
+    deliver(&[result], &view, outputs)
+}
