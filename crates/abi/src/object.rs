@@ -300,6 +300,7 @@ impl Object {
             globals: facts.globals,
             relocations: Vec::new(),
             left_out: facts.program.left_out(),
+            kconfig: Vec::new(),
             program: Some(Box::new(facts.program)),
             elf,
         }

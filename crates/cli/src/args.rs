@@ -766,9 +766,9 @@ pub struct ValidateArgs {
     /// Seed of the first run
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Give a run up after so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = seconds, allow_negative_numbers = true)]
-    pub time_limit: u64,
+    /// Give a run up after so long
+    #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(120), value_parser = limit, allow_negative_numbers = true)]
+    pub time_limit: Duration,
     /// Measure although other programs keep the machine busy
     #[arg(long)]
     pub anyway: bool,

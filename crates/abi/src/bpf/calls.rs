@@ -69,33 +69,44 @@ struct SelectArgs {
     flags: u64,
 }
 
+/// The place of an insertion, which the code of an object does not pass.
+const NO_PLACE: *const std::ffi::c_void = std::ptr::null();
+
 fn of_dsqs(name: &str) -> Option<HostFn> {
     Some(match name {
         "scx_bpf_create_dsq" => host_fn!(|c, id: u64, node: i32| dsq::create(c, id, node)),
         "scx_bpf_destroy_dsq" => host_fn!(|c, id: u64| dsq::destroy(c, id)),
         "scx_bpf_dsq_insert" => {
             host_fn!(|c, p: *mut Task, id: u64, slice: u64, flags: u64| {
-                dsq::insert(c, p, id, slice, flags);
+                dsq::insert(c, p, id, slice, flags, NO_PLACE);
             })
         }
         "scx_bpf_dsq_insert___v2" => {
             host_fn!(
                 |c, p: *mut Task, id: u64, slice: u64, flags: u64| dsq::insert(
-                    c, p, id, slice, flags
+                    c, p, id, slice, flags, NO_PLACE
                 )
             )
         }
         "scx_bpf_dsq_insert_vtime" => {
             host_fn!(
                 |c, p: *mut Task, id: u64, slice: u64, vtime: u64, flags: u64| {
-                    dsq::insert_vtime(c, p, id, slice, vtime, flags);
+                    dsq::insert_vtime(c, p, id, slice, vtime, flags, NO_PLACE);
                 }
             )
         }
         "__scx_bpf_dsq_insert_vtime" => host_fn!(|c, p: *mut Task, args: *const InsertArgs| {
             // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
             let args = unsafe { args.read_unaligned() };
-            dsq::insert_vtime(c, p, args.dsq, args.slice, args.vtime, args.enq_flags)
+            dsq::insert_vtime(
+                c,
+                p,
+                args.dsq,
+                args.slice,
+                args.vtime,
+                args.enq_flags,
+                NO_PLACE,
+            )
         }),
         "scx_bpf_dsq_move_to_local" => host_fn!(|c, id: u64| dsq::move_to_local(c, id, 0)),
         "scx_bpf_dsq_move_to_local___v2" => {

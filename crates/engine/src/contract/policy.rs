@@ -14,9 +14,9 @@ use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 use crate::contract::consts::SLICE_INF;
-use crate::contract::outcome::{ExitKind, Place};
 pub use crate::contract::ids::{DsqId, IterId, PolicyLock, TimerId};
 pub use crate::contract::op::{DumpContext, OpCall, OpKind, OpSet, PreemptReason};
+use crate::contract::outcome::Place;
 pub use crate::contract::request::{Answer, Reply, Request, Service};
 pub use crate::contract::this_cpu::{Probes, ThisCpu};
 
