@@ -43,7 +43,7 @@ struct cpumask {
 };
 
 struct affinity_context {
-	const struct cpumask *new_mask;
+	struct cpumask *new_mask;
 };
 
 struct signal_struct {
