@@ -174,7 +174,7 @@ pub fn run_recorded<P: Policy, R: Recorder>(
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    fn new(scenario: Scenario, policy: P, recorder: R) -> Self {
+    pub(crate) fn new(scenario: Scenario, policy: P, recorder: R) -> Self {
         let Scenario {
             machine,
             workload,
@@ -416,6 +416,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.resume(&mut fibers, cpu.id);
             }
             while !self.is_over() {
+                if cfg!(debug_assertions) {
+                    self.check_state_at_times();
+                }
                 let cpu = if let Some(head) = self.queue.pop_turn() {
                     self.happens(head.time());
                     Some(CpuId(head.cpu()))
@@ -443,6 +446,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.close();
         }
         self.unload();
+    }
+
+    /// Checks the whole state after each 127th event; the number is prime, so that no beat of the workload hides anything.
+    fn check_state_at_times(&self) {
+        if self.events.get().is_multiple_of(127) && !self.life.is_closed() {
+            self.check_state();
+        }
     }
 
     /// Lets `cpu` go on until it suspends itself.
@@ -586,7 +596,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.recorder.record(at, cpu.id, TraceEvent::End);
         }
         let alive = |task: &&Task| {
-            task.state.get() != TaskState::Dead && !task.is_background && !self.is_starter(task)
+            task.state() != TaskState::Dead && !task.is_background && !self.is_starter(task)
         };
         let unfinished = self.tasks.iter().filter(alive).map(|task| task.id);
         // Those that the main thread has not come to would have had the next ids.

@@ -61,7 +61,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task is there when the policy is loaded.
     fn starts_at_once(&self, p: &Task) -> bool {
-        p.state.get() == TaskState::New && p.starts_at_once
+        p.state() == TaskState::New && p.starts_at_once
     }
 
     fn scx_enable(&self) {
@@ -210,7 +210,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// fork() fails; the task never was. Without one of its tasks the workload is another one, so the
     /// run ends here.
     pub(crate) fn fork_refused(&self, c: &Cpu, p: &Task, errno: i64) {
-        p.state.set(TaskState::Dead);
+        p.set_state(TaskState::Dead);
         self.is_gone(p);
         self.record(c, Event::TaskExit { task: p.id });
         if !self.life.is_policy_dead() {
@@ -299,7 +299,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let flags = deq::SAVE | deq::MOVE | deq::NOCLOCK | deq::CLASS;
         self.dequeue_task_scx(c, self.cpu(p.cpu.get()), p, flags);
-        p.on_rq.set(OnRq::No);
+        p.set_on_rq(OnRq::No);
     }
 
     /// `sched_ext_dead()`: the last that happens to a task.
