@@ -82,7 +82,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `activate_task()` of a task that was not runnable.
     pub(crate) fn activate_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        self.nr_runnable.set(self.nr_runnable.get() + 1);
+        self.population.add_runnable();
         p.set_on_rq(OnRq::Queued);
         self.enqueue_task(c, rq, p, flags);
     }
@@ -167,7 +167,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 };
                 self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK | special);
                 p.set_on_rq(OnRq::No);
-                self.nr_runnable.set(self.nr_runnable.get() - 1);
+                self.population.remove_runnable();
             }
         }
         let mut prev = prev;
@@ -217,7 +217,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.record(
             c,
             Event::ScheduleEnter {
-                runnable: self.nr_runnable.get(),
+                runnable: self.population.nr_runnable(),
                 queue: c.nr_running.get(),
             },
         );

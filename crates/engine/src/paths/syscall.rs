@@ -503,7 +503,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let number = self.next_number(is_first);
         let p = self.new_task(spec, Some(parent.id), c.id, number);
         if !is_first && !p.is_background {
-            self.nr_alive.set(self.nr_alive.get() + 1);
+            self.population.add_alive();
         }
         if p.nr_allowed.get() == 0 {
             self.fail(WorkloadFailure::NoCpu {
