@@ -2,6 +2,7 @@
 
 pub(crate) mod asym;
 pub(crate) mod balance;
+pub(crate) mod check;
 pub(crate) mod cost;
 pub(crate) mod cpu;
 pub(crate) mod deadline;

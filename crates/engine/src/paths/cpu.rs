@@ -220,7 +220,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let now = c.this.now.get();
         while let Some(task) = c.expired.pop() {
             let p = self.task(task);
-            if p.state.get() == TaskState::New {
+            if p.state() == TaskState::New {
                 self.start_task(c, p);
             } else {
                 self.try_to_wake_up(c, p, 0);

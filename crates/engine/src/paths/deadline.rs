@@ -317,13 +317,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.rq_lock(c, src);
             // Either may have changed meanwhile.
             if self.dl_waits_behind(p, src) && self.would_be_earliest(p, c) {
-                p.on_rq.set(OnRq::Migrating);
+                p.set_on_rq(OnRq::Migrating);
                 self.dequeue_dl_entity(src, p);
                 self.set_task_cpu(c, p, c.id);
                 self.rq_unlock(c, src);
                 self.rq_lock(c, c);
                 self.enqueue_task_dl(c, c, p, 0);
-                p.on_rq.set(OnRq::Queued);
+                p.set_on_rq(OnRq::Queued);
                 return;
             }
             self.rq_unlock(c, src);
@@ -415,11 +415,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let goes =
                 waits && dst.is_online() && p.allows(dst.id) && self.would_be_earliest(p, dst);
             if goes {
-                p.on_rq.set(OnRq::Migrating);
+                p.set_on_rq(OnRq::Migrating);
                 self.dequeue_dl_entity(rq, p);
                 self.set_task_cpu(c, p, dst.id);
                 self.enqueue_task_dl(c, dst, p, 0);
-                p.on_rq.set(OnRq::Queued);
+                p.set_on_rq(OnRq::Queued);
                 self.wakeup_preempt(c, dst, p);
             }
             self.rq_unlock(c, dst);
@@ -503,7 +503,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let rq = self.task_rq_lock(c, p);
         let is_due =
             p.class.get() == Class::Deadline && !p.is_boosted_by_deadline() && p.dl.throttled.get();
-        if is_due && p.on_rq.get() == OnRq::Queued {
+        if is_due && p.on_rq() == OnRq::Queued {
             self.enqueue_task_dl(c, rq, p, enq::REPLENISH);
             self.wakeup_preempt(c, rq, p);
             self.push_dl_task(c, rq);

@@ -8,7 +8,6 @@ use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::{Cpu, irq};
 use crate::state::event_queue::CpuEvent;
-use crate::state::sorted::NIL;
 use crate::state::task::{OnRq, OpsState, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -170,9 +169,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let p = self.task(task);
             self.wait_until_dispatched(c, p);
             // Without run queue locks its CPU may run it meanwhile, or have chosen to.
-            let here = p.dsq.get() == rq.local_dsq()
-                && p.on_rq.get() == OnRq::Queued
-                && !self.is_chosen(p, rq);
+            let here =
+                p.dsq() == rq.local_dsq() && p.on_rq() == OnRq::Queued && !self.is_chosen(p, rq);
             if here {
                 self.dispatch_dequeue(c, rq, p);
                 p.holding_cpu.set(Some(c.id));
@@ -227,20 +225,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 locked = task_rq;
             }
             self.spin_lock(c, lock);
-            let lost = p.dsq.get() != dsq
+            let lost = p.dsq() != dsq
                 || p.holding_cpu.get().is_some()
                 || p.cpu.get() != task_rq.id
-                || p.on_rq.get() != OnRq::Queued
+                || p.on_rq() != OnRq::Queued
                 || self.dsqs.inserted_after(cursor, &p.node);
             if lost {
                 continue;
             }
             self.wait_until_dispatched(c, p);
-            if p.on_rq.get() != OnRq::Queued {
+            if p.on_rq() != OnRq::Queued {
                 continue;
             }
             self.dsqs.unlink(&self.tasks, queue, &p.node);
-            p.dsq.set(NIL);
+            p.leave_dsq();
             p.holding_cpu.set(Some(c.id));
             self.spin_unlock(c, lock);
             if self.still_holds(c, p, task_rq.id) {

@@ -70,11 +70,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// with the policy, or in the hands of its mover. Only run queue locks ensure that it always is.
     pub(crate) fn wait_until_placed(&self, c: &Cpu, p: &Task) {
         let is_nowhere = || {
-            p.on_rq.get() == OnRq::Queued
+            p.on_rq() == OnRq::Queued
                 && p.cpu.get() == c.id
                 && p.class.get() == Class::Ext
                 && p.ops_state.get() != OpsState::Queued
-                && p.dsq.get() == NIL
+                && p.dsq() == NIL
                 && p.holding_cpu.get().is_none()
                 && !p.deferred_local.get()
         };
@@ -144,7 +144,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `dispatch_dequeue()`: takes `p` off the queue it is on, or out of the hands of who moves it.
     #[inline(always)]
     pub(crate) fn dispatch_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if p.dsq.get() != NIL {
+        if p.dsq() != NIL {
             return self.dispatch_dequeue_queued(c, p);
         }
         if p.deferred_local.get() {
@@ -155,9 +155,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn dispatch_dequeue_queued(&self, c: &Cpu, p: &Task) {
-        let dsq = p.dsq.get();
+        let dsq = p.dsq();
         if self.is_local(dsq) {
-            p.dsq.set(NIL);
+            p.leave_dsq();
             if p.holding_cpu.take().is_none() {
                 self.task_unlink_from_dsq(c, p, &self.cpu(CpuId(dsq)).local);
             }
@@ -180,7 +180,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.holding_cpu.take().is_none() {
             self.task_unlink_from_dsq(c, p, queue);
         }
-        p.dsq.set(NIL);
+        p.leave_dsq();
         self.spin_unlock(c, lock);
     }
 
@@ -224,7 +224,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `move_local_task_to_local_dsq()`.
     fn move_local_task_to_local_dsq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         // A dequeuer finds it on no queue.
-        p.dsq.set(NIL);
+        p.leave_dsq();
         self.leave_custody_before(c, rq.local_dsq(), p);
         self.link_local(c, rq, p, enq_flags);
     }
@@ -239,7 +239,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         dst: &Cpu,
     ) {
         p.sticky_cpu.set(Some(dst.id));
-        p.on_rq.set(OnRq::Migrating);
+        p.set_on_rq(OnRq::Migrating);
         self.dequeue_migrating_scx(c, src, p);
         self.set_task_cpu(c, p, dst.id);
         self.rq_unlock(c, src);
@@ -514,7 +514,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let lock = self.dsq_lock(src_queue);
         self.spin_lock(c, lock);
         // nldsq_cursor_lost_task()
-        let lost = p.dsq.get() != src_dsq
+        let lost = p.dsq() != src_dsq
             || p.holding_cpu.get().is_some()
             || p.cpu.get() != src.id
             || self.dsqs.inserted_after(iter, &p.node);
@@ -574,7 +574,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.is_local(dst_dsq) {
             // dispatch_dequeue_locked()
             p.holding_cpu.set(None);
-            p.dsq.set(NIL);
+            p.leave_dsq();
             self.dispatch_enqueue(c, dst_dsq, p, enq_flags);
         } else if src.id == dst.id {
             p.holding_cpu.set(None);
@@ -599,7 +599,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether the task that `c` has taken off a queue of `src` is still its to move. A CPU that has begun to move it
     /// to another run queue meanwhile, which only run queue locks rule out, finds it held and goes on.
     pub(crate) fn still_holds(&self, c: &Cpu, p: &Task, src: CpuId) -> bool {
-        p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src && p.on_rq.get() == OnRq::Queued
+        p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src && p.on_rq() == OnRq::Queued
     }
 
     /// Without run queue locks a task is on a queue before its CPU has switched to another one: who

@@ -127,7 +127,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             OpsState::Dispatching => 3,
         };
         let qseq = if ops_state == 0 { 0 } else { p.qseq.get() };
-        let dsq = match p.dsq.get() {
+        let dsq = match p.dsq() {
             NIL => "(n/a)".to_owned(),
             index if self.is_local(index) => {
                 format!("{:#x}", crate::contract::consts::dsq_id::LOCAL)

@@ -158,7 +158,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if !p.queued.get() {
             self.join_rq(c, rq, p);
-            if self.has_op(OpKind::Runnable) && p.on_rq.get() != OnRq::Migrating {
+            if self.has_op(OpKind::Runnable) && p.on_rq() != OnRq::Migrating {
                 let op = OpCall::Runnable {
                     task: p.id,
                     enq_flags,
@@ -166,7 +166,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.call_op_on(c, rq, op);
             }
             // Another CPU may run it as soon as it is on a queue: from here it belongs to no CPU.
-            p.on_rq.set(OnRq::Queued);
+            p.set_on_rq(OnRq::Queued);
             self.do_enqueue_task(c, rq, p, enq_flags, sticky_cpu);
         }
         rq.in_wakeup.set(false);
@@ -207,15 +207,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `enqueue_task_scx()` of a task that comes to the local DSQ of `rq` from another run queue.
     pub(crate) fn enqueue_migrating_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        let comes = !p.queued.get()
-            && p.on_rq.get() == OnRq::Migrating
-            && p.sticky_cpu.get() == Some(rq.id);
+        let comes =
+            !p.queued.get() && p.on_rq() == OnRq::Migrating && p.sticky_cpu.get() == Some(rq.id);
         if !comes {
             return self.enqueue_task_scx(c, rq, p, enq::MIGRATED);
         }
         p.sticky_cpu.set(None);
         self.join_rq(c, rq, p);
-        p.on_rq.set(OnRq::Queued);
+        p.set_on_rq(OnRq::Queued);
         let enq_flags = enq::MIGRATED | rq.extra_enq_flags.get();
         self.dispatch_enqueue_local(c, rq, p, enq_flags);
         rq.in_wakeup.set(false);
@@ -290,7 +289,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.call_stopping(c, rq, p, false);
         }
-        if self.has_op(OpKind::Quiescent) && p.on_rq.get() != OnRq::Migrating {
+        if self.has_op(OpKind::Quiescent) && p.on_rq() != OnRq::Migrating {
             let op = OpCall::Quiescent {
                 task: p.id,
                 deq_flags,
@@ -363,7 +362,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             } else if next.class < Class::Ext {
                 self.do_enqueue_task(c, c, p, enq::LAST, None);
-                if self.version.marks_idle_after_enq_last() && p.dsq.get() == c.local_dsq() {
+                if self.version.marks_idle_after_enq_last() && p.dsq() == c.local_dsq() {
                     c.mark_next.set(true);
                 }
             } else {

@@ -58,7 +58,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
         let p = self.task(rq.curr.get()?);
-        (p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued).then_some(p)
+        (p.class.get() == Class::Fair && p.on_rq() == OnRq::Queued).then_some(p)
     }
 
     /// V, the weighted mean of the virtual times (`avg_vruntime()`), and the sum of the weights.
@@ -180,9 +180,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.begin_utilisation(c, rq, p);
         }
         // Its own entry must not count where it is placed.
-        p.on_rq.set(OnRq::Migrating);
+        p.set_on_rq(OnRq::Migrating);
         self.place_entity(rq, p, initial);
-        p.on_rq.set(OnRq::Queued);
+        p.set_on_rq(OnRq::Queued);
         if rq.curr.get() != Some(p.id) {
             rq.fair.queue.borrow_mut().push(p.id);
         }
@@ -300,8 +300,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
-        let running =
-            prev.filter(|p| p.class.get() == Class::Fair && p.on_rq.get() == OnRq::Queued);
+        let running = prev.filter(|p| p.class.get() == Class::Fair && p.on_rq() == OnRq::Queued);
         if let Some(p) = running {
             self.charge_fair(c, p);
         }
@@ -319,7 +318,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn put_prev_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if p.on_rq.get() == OnRq::Queued {
+        if p.on_rq() == OnRq::Queued {
             self.charge_fair(c, p);
             rq.fair.queue.borrow_mut().push(p.id);
         }
@@ -595,7 +594,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             _ => 0,
         });
         for p in &found {
-            p.on_rq.set(OnRq::Migrating);
+            p.set_on_rq(OnRq::Migrating);
             self.dequeue_task_fair(c, src, p, deq::NOCLOCK);
             self.set_task_cpu(c, p, c.id);
         }

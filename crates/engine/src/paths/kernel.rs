@@ -32,6 +32,8 @@ use crate::state::idle::IdleMasks;
 use crate::state::life::Life;
 use crate::state::lock::Locks;
 use crate::state::object::Object;
+use crate::state::online::Online;
+use crate::state::population::Population;
 use crate::state::task::{Identity, Task, TaskState, TaskTable};
 
 /// Streams of randomness of a run besides the tasks' streams, which are numbered from 0.
@@ -88,9 +90,7 @@ pub(crate) struct Kernel<P, R> {
     pub queue: EventQueue,
     pub cpus: Vec<Cpu>,
     pub all_cpus: CpuSet,
-    pub online: RefCell<CpuSet>,
-    /// All CPUs are `online`.
-    pub all_online: Cell<bool>,
+    pub online: Online,
     pub nr_nodes: u32,
     /// The CPUs of each last-level cache.
     pub llc_cpus: Vec<Vec<CpuId>>,
@@ -98,11 +98,7 @@ pub(crate) struct Kernel<P, R> {
     /// Before that no idle CPU looks for running tasks to take (`nohz.next_balance`).
     pub next_idle_balance: Cell<u64>,
     pub tasks: TaskTable,
-    /// The main thread, where one creates the workload's first tasks.
-    pub starter: Cell<Option<TaskId>>,
-    /// How many first tasks the workload has, and how many of them are there.
-    pub nr_first: Cell<u32>,
-    pub nr_started: Cell<u32>,
+    pub population: Population,
     pub dsqs: Dsqs,
     pub locks: Locks,
     pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
@@ -110,8 +106,6 @@ pub(crate) struct Kernel<P, R> {
     pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
-    /// Pending timers of tasks: sleeps and starts.
-    pub task_timers: Cell<u32>,
     pub address_spaces: RefCell<Vec<(u32, u32)>>,
     pub hotplug: RefCell<std::vec::IntoIter<crate::contract::scenario::Hotplug>>,
 
@@ -124,9 +118,6 @@ pub(crate) struct Kernel<P, R> {
     /// A failure that the workload's duration made none.
     pub stuck: RefCell<Option<WorkloadFailure>>,
     summary: RefCell<Option<Summary>>,
-    pub nr_runnable: Cell<u32>,
-    /// Tasks that the run waits for.
-    pub nr_alive: Cell<u32>,
     /// Some task has been in the baseline's class, or in the real-time class.
     pub has_fair: Cell<bool>,
     pub has_rt: Cell<bool>,
@@ -178,7 +169,7 @@ pub fn run_recorded<P: Policy, R: Recorder>(
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    fn new(scenario: Scenario, policy: P, recorder: R) -> Self {
+    pub(crate) fn new(scenario: Scenario, policy: P, recorder: R) -> Self {
         let Scenario {
             machine,
             workload,
@@ -239,23 +230,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .collect(),
             costs,
             all_cpus: CpuSet::all(nr_cpus),
-            online: RefCell::new(CpuSet::all(nr_cpus)),
-            all_online: Cell::new(true),
+            online: Online::new(nr_cpus),
             nr_nodes,
             llc_cpus: llc_cpus(&machine.topology),
             domains: Domains::new(&machine.topology),
             next_idle_balance: Cell::new(0),
             tasks: TaskTable::default(),
-            starter: Cell::new(None),
-            nr_first: Cell::new(0),
-            nr_started: Cell::new(0),
+            population: Population::default(),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
             locks: Locks::default(),
             policy_locks: RefCell::new(Vec::new()),
             big_kernel_lock: Cell::new(None),
             idle: RefCell::new(IdleMasks::new(&machine)),
             objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
-            task_timers: Cell::new(0),
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
             life: Life::default(),
@@ -266,8 +253,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             stuck: RefCell::new(None),
             summary: RefCell::new(None),
             endless: workload.duration.is_none(),
-            nr_runnable: Cell::new(0),
-            nr_alive: Cell::new(0),
             has_fair: Cell::new(false),
             has_rt: Cell::new(false),
             has_dl: Cell::new(false),
@@ -320,9 +305,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
-        self.nr_first.set(tasks.len() as u32);
         let counted = tasks.iter().filter(|spec| !spec.behaviour.is_background());
-        self.nr_alive.set(counted.count() as u32);
+        let nr_alive = counted.count() as u32;
+        self.population.announce(tasks.len() as u32, nr_alive);
         if start == Start::Fork && !tasks.is_empty() {
             return self.admit_starter(tasks);
         }
@@ -331,8 +316,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let elsewhere = affinity_of(&spec).filter(|set| !set.contains(turn));
             let cpu = elsewhere.and_then(|set| set.first()).unwrap_or(turn);
             let start = spec.start.ns();
-            let task = self.new_task(spec, None, cpu, index as u32);
-            self.nr_started.set(index as u32 + 1);
+            let task = self.new_task(spec, None, cpu, self.population.start_first());
             self.set_task_timer(Timer::Task(task.id), cpu, start);
         }
     }
@@ -345,27 +329,25 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         drop(objects);
         let spec = starter::spec(tasks, done);
         let task = self.new_task(spec, None, CpuId(0), STREAM_STARTER);
-        self.starter.set(Some(task.id));
+        self.population.set_starter(task.id);
         self.set_task_timer(Timer::Task(task.id), CpuId(0), 0);
     }
 
     pub(crate) fn is_starter(&self, p: &Task) -> bool {
-        self.starter.get() == Some(p.id)
+        self.population.starter() == Some(p.id)
     }
 
     /// How many tasks the workload has had so far.
     pub(crate) fn nr_tasks(&self) -> u32 {
-        self.tasks.len() - u32::from(self.starter.get().is_some())
+        self.population.of_workload(self.tasks.len())
     }
 
     /// The number that a task takes its stream of randomness by: its place among the first ones, or after them.
     pub(crate) fn next_number(&self, is_first: bool) -> u32 {
-        let started = self.nr_started.get();
         if is_first {
-            self.nr_started.set(started + 1);
-            started
+            self.population.start_first()
         } else {
-            self.nr_first.get() + self.nr_tasks() - started
+            self.population.next_later(self.nr_tasks())
         }
     }
 
@@ -419,6 +401,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.resume(&mut fibers, cpu.id);
             }
             while !self.is_over() {
+                if cfg!(debug_assertions) {
+                    self.check_state_at_times();
+                }
                 let cpu = if let Some(head) = self.queue.pop_turn() {
                     self.happens(head.time());
                     Some(CpuId(head.cpu()))
@@ -437,7 +422,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if let Some(cpu) = cpu {
                     self.resume(&mut fibers, cpu);
                 }
-                if self.nr_runnable.get() == 0 && self.task_timers.get() == 0 {
+                if self.population.is_at_rest() {
                     self.check_deadlock();
                 }
             }
@@ -446,6 +431,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.close();
         }
         self.unload();
+    }
+
+    /// Checks the whole state after each 127th event; the number is prime, so that no beat of the workload hides anything.
+    fn check_state_at_times(&self) {
+        if self.events.get().is_multiple_of(127) && !self.life.is_closed() {
+            self.check_state();
+        }
     }
 
     /// Lets `cpu` go on until it suspends itself.
@@ -488,7 +480,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// A task's sleep ends or its life begins, on `cpu`.
     #[inline(always)]
     fn task_timer_expires(&self, task: TaskId, cpu: CpuId, time: u64) -> Option<CpuId> {
-        self.task_timers.set(self.task_timers.get() - 1);
+        self.population.remove_timer();
         self.prefetch_wakeups();
         let cpu = self.online_or_other(cpu);
         let c = &self.cpus[cpu.index()];
@@ -542,7 +534,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.endless && !self.life.is_stopping() {
             self.fail(WorkloadFailure::Endless {
                 simulated: self.limits.simulated,
-                alive: self.nr_alive.get(),
+                alive: self.population.nr_alive(),
             });
         }
         self.life.stop();
@@ -579,7 +571,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Ends what is recorded and counted.
     fn close(&self) {
-        let makespan = (self.nr_alive.get() == 0 && self.nr_tasks() > 0)
+        let makespan = (self.population.nr_alive() == 0 && self.nr_tasks() > 0)
             .then(|| Instant::from_ns(self.last_exit.get()));
         // The CPU on which the last task exits has run ahead of the executor's clock: the run ends there.
         let clock = Instant::from_ns(self.clock.get());
@@ -590,14 +582,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.recorder.record(at, cpu.id, TraceEvent::End);
         }
         let alive = |task: &&Task| {
-            task.state.get() != TaskState::Dead && !task.is_background && !self.is_starter(task)
+            task.state() != TaskState::Dead && !task.is_background && !self.is_starter(task)
         };
         let unfinished = self.tasks.iter().filter(alive).map(|task| task.id);
         // Those that the main thread has not come to would have had the next ids.
-        let (next, to_come) = (
-            self.tasks.len(),
-            self.nr_first.get() - self.nr_started.get(),
-        );
+        let (next, to_come) = (self.tasks.len(), self.population.nr_to_come());
         let unfinished = unfinished
             .chain((next..next + to_come).map(TaskId))
             .collect();
@@ -665,7 +654,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .iter()
             .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && !c.has_irq());
         let stuck = self.stuck.borrow().is_some();
-        if all_idle && !stuck && !self.life.is_stopping() && self.nr_alive.get() > 0 {
+        if all_idle && !stuck && !self.life.is_stopping() && self.population.nr_alive() > 0 {
             self.deadlocked();
         }
     }
@@ -690,7 +679,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Sets the timer that ends a task's wait or begins its life.
     pub(crate) fn set_task_timer(&self, timer: Timer, cpu: CpuId, time: u64) {
-        self.task_timers.set(self.task_timers.get() + 1);
+        self.population.add_timer();
         self.queue.add_task_timer(timer, cpu, time);
     }
 
@@ -698,7 +687,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     pub(crate) fn pop_sleep(&self, cpu: CpuId, now: u64) -> Option<TaskId> {
         let task = self.queue.pop_sleep(cpu, now + self.timer_slack_ns)?;
-        self.task_timers.set(self.task_timers.get() - 1);
+        self.population.remove_timer();
         Some(task)
     }
 
@@ -864,18 +853,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether there is such a CPU, and it is online.
     #[inline]
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
-        if self.all_online.get() {
-            cpu.index() < self.cpus.len()
-        } else {
-            self.online.borrow().contains(cpu)
-        }
+        self.online.contains(cpu)
     }
 
     /// `cpu_online_mask`. A CPU that goes is in it until its ops.cpu_offline() has returned, though no task is put
     /// there any more (`cpu_active_mask`).
     pub(crate) fn online_mask(&self) -> CpuSet {
         let mut mask = self.online.borrow().clone();
-        if !self.all_online.get() {
+        if !self.online.is_all() {
             let going = self.cpus.iter().filter(|c| c.is_online());
             going.for_each(|c| mask.insert(c.id));
         }
@@ -884,13 +869,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `set_cpu_active()`.
     pub(crate) fn set_online(&self, cpu: CpuId, online: bool) {
-        let mut set = self.online.borrow_mut();
-        if online {
-            set.insert(cpu);
-        } else {
-            set.remove(cpu);
-        }
-        self.all_online.set(set.len() == self.cpus.len());
+        self.online.set(cpu, online);
     }
 
     /// `cpu`, or another one if it is offline.

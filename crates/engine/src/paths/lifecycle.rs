@@ -12,7 +12,7 @@ use crate::contract::version::KernelVersion;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
-use crate::state::life::Loaded;
+use crate::state::life::LoadStage;
 use crate::state::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -62,7 +62,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task is there when the policy is loaded.
     fn starts_at_once(&self, p: &Task) -> bool {
-        p.state.get() == TaskState::New && p.starts_at_once
+        p.state() == TaskState::New && p.starts_at_once
     }
 
     fn scx_enable(&self) {
@@ -71,7 +71,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_error(reason);
             return;
         }
-        self.life.load_to(Loaded::Scheduler);
+        self.life.load_to(LoadStage::Scheduler);
         let has_update_idle = self.has_op(OpKind::UpdateIdle);
         self.idle.borrow_mut().enable(
             self.version,
@@ -91,7 +91,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         // A policy that has ended itself meanwhile gets its tasks all the same: that is looked at when it has them all.
-        self.life.load_to(Loaded::Ops);
+        self.life.load_to(LoadStage::Ops);
         if self.has_op(OpKind::CgroupInit) {
             // scx_cgroup_init()
             let ret = self.call_rare_op(c, OpCall::CgroupInit) as i32;
@@ -100,7 +100,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         }
-        self.life.load_to(Loaded::Cgroups);
+        self.life.load_to(LoadStage::Cgroups);
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
             let ret = self.scx_init_task(c, p, false);
             if ret != 0 {
@@ -122,7 +122,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.life.is_bypassing() {
             return;
         }
-        self.life.load_to(Loaded::Enabled);
+        self.life.load_to(LoadStage::Enabled);
         if self.machine.sched_ext.watchdog {
             let interval = self.watchdog_interval_ns();
             self.set_timer(Timer::Watchdog, CpuId(0), interval);
@@ -211,7 +211,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// fork() fails; the task never was. Without one of its tasks the workload is another one, so the
     /// run ends here.
     pub(crate) fn fork_refused(&self, c: &Cpu, p: &Task, errno: i64) {
-        p.state.set(TaskState::Dead);
+        p.set_state(TaskState::Dead);
         self.is_gone(p);
         self.record(c, Event::TaskExit { task: p.id });
         if !self.life.is_policy_dead() {
@@ -300,7 +300,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let flags = deq::SAVE | deq::MOVE | deq::NOCLOCK | deq::CLASS;
         self.dequeue_task_scx(c, self.cpu(p.cpu.get()), p, flags);
-        p.on_rq.set(OnRq::No);
+        p.set_on_rq(OnRq::No);
     }
 
     /// `sched_ext_dead()`: the last that happens to a task.
@@ -318,7 +318,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.last_exit
             .set(self.last_exit.get().max(c.this.now.get()));
         self.is_gone(p);
-        if self.nr_alive.get() == 0 {
+        if self.population.nr_alive() == 0 {
             self.life.stop();
         }
     }
@@ -326,13 +326,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The run no longer waits for `p`.
     fn is_gone(&self, p: &Task) {
         if !p.is_background {
-            self.nr_alive.set(self.nr_alive.get() - 1);
+            self.population.remove_alive();
         }
     }
 
     /// Unloads the policy (`scx_root_disable()`): every task leaves it, then `ops.exit()`.
     pub(crate) fn unload(&self) {
-        let refused = !self.life.has_loaded(Loaded::Scheduler);
+        let refused = !self.life.has_loaded(LoadStage::Scheduler);
         if self.normal_class == NormalClass::Fair || self.life.is_policy_dead() || refused {
             return;
         }
@@ -351,7 +351,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_dump_state(c, &exit);
         }
         // scx_cgroup_exit()
-        if self.life.has_loaded(Loaded::Cgroups) && self.has_op(OpKind::CgroupExit) {
+        if self.life.has_loaded(LoadStage::Cgroups) && self.has_op(OpKind::CgroupExit) {
             self.call_rare_op(c, OpCall::CgroupExit);
         }
         for p in self.tasks.iter() {

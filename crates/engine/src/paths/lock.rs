@@ -40,13 +40,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let state = self.locks.get(lock);
         if self.life.is_alone() {
-            state.give_to(c.id);
+            state.give_alone(c.id);
             return true;
         }
         if state.free_from.get() > c.this.now.get() {
             return false;
         }
-        state.give_to(c.id);
+        state.give_to(c.id, &c.held);
         self.write_line(c, state.line, self.costs.lock_ps);
         state.acquired_at.set(c.this.now.get());
         self.record(
@@ -120,7 +120,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let state = self.locks.get(lock);
             let free = state.holder.get().is_none();
             if free {
-                state.give_to(c.id);
+                state.give_alone(c.id);
             }
             return free;
         }
@@ -203,7 +203,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn unlock_at_once(&self, c: &Cpu, lock: LockIx) -> bool {
         let state = self.locks.get(lock);
         if self.life.is_alone() {
-            state.leave(0);
+            state.leave_alone();
             return true;
         }
         if state.has_spinners.get() {
@@ -212,6 +212,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // No CPU has looked at the line since it was taken: it is still this CPU's own.
         self.charge_ps(c, self.machine.memory.hit_ps);
         let now = c.this.now.get();
+        state.take_from(c.id, &c.held);
         state.leave(now);
         self.record(
             c,
@@ -237,6 +238,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 held: Duration::from_ns(now - state.acquired_at.get()),
             },
         );
+        state.take_from(c.id, &c.held);
         self.release_to_spinner(lock, now);
     }
 
@@ -263,7 +265,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             winner = spinners.remove(chosen);
             lock.has_spinners.set(others > 0);
-            lock.give_to(winner);
+            lock.give_to(winner, &self.cpu(winner).held);
             lock.watched.set(false);
             at = now + costs.handover_ns + spread;
         }

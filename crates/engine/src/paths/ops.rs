@@ -901,7 +901,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let id = TaskId::from_pid(u32::try_from(pid).ok()?)?;
         let p = self.tasks.get(id)?;
         // An exiting task is unhashed; see SCX_OPS_ENQ_EXITING.
-        let known = p.state.get() != crate::state::task::TaskState::New && !p.exiting.get();
+        let known = p.state() != crate::state::task::TaskState::New && !p.exiting.get();
         known.then_some(id)
     }
 

@@ -212,13 +212,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let path = self.set_lock_path(c, LockPath::Other);
         let mut rq = self.task_rq_lock(c, p);
         // The waker holds its `pi_lock` until it is on a queue.
-        while p.state.get() == TaskState::Waking {
+        while p.state() == TaskState::Waking {
             self.rq_unlock(c, rq);
             self.charge(c, RELAX_NS);
             self.sync(c);
             rq = self.task_rq_lock(c, p);
         }
-        if !is_same() && p.state.get() != TaskState::Dead {
+        if !is_same() && p.state() != TaskState::Dead {
             self.set_inherited(c, rq, p, self.inherited_by(p));
         }
         self.rq_unlock(c, rq);

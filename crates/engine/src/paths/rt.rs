@@ -50,7 +50,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.has_dl.get() && self.dl_earliest(rq).is_some() {
             return ABOVE;
         }
-        let stays = |task| self.task(task).on_rq.get() == OnRq::Queued;
+        let stays = |task| self.task(task).on_rq() == OnRq::Queued;
         let runs = if rq.curr.get().is_some_and(stays) {
             self.rt_curr_priority(rq)
         } else {
@@ -103,7 +103,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `pick_task_rt()`, after a pull where this CPU would run something lower than before.
     pub(crate) fn pick_task_rt(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         let left = prev.filter(|p| p.class.get() == Class::Rt);
-        let prev = left.filter(|p| p.on_rq.get() == OnRq::Queued);
+        let prev = left.filter(|p| p.on_rq() == OnRq::Queued);
         if prev.is_none() && self.need_pull_rt_task(c, left) {
             self.pull_rt_task(c);
         }
@@ -147,13 +147,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.rq_unlock(c, c);
             self.rq_lock(c, src);
             if self.rt_waits_behind(p, src) && p.rt_priority() > self.rt_highest_priority(c) {
-                p.on_rq.set(OnRq::Migrating);
+                p.set_on_rq(OnRq::Migrating);
                 self.dequeue_task_rt(src, p);
                 self.set_task_cpu(c, p, c.id);
                 self.rq_unlock(c, src);
                 self.rq_lock(c, c);
                 self.enqueue_task_rt(c, p, 0);
-                p.on_rq.set(OnRq::Queued);
+                p.set_on_rq(OnRq::Queued);
                 return;
             }
             self.rq_unlock(c, src);
@@ -235,11 +235,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let waits = self.rt_waits_behind(p, rq);
             let goes = waits && dst.is_online() && self.rt_highest_priority(dst) < p.rt_priority();
             if goes {
-                p.on_rq.set(OnRq::Migrating);
+                p.set_on_rq(OnRq::Migrating);
                 self.dequeue_task_rt(rq, p);
                 self.set_task_cpu(c, p, dst.id);
                 self.enqueue_task_rt(dst, p, 0);
-                p.on_rq.set(OnRq::Queued);
+                p.set_on_rq(OnRq::Queued);
                 self.wakeup_preempt(c, dst, p);
             }
             self.rq_unlock(c, dst);
@@ -303,7 +303,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn put_prev_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         self.update_curr_common(c, p);
-        if p.on_rq.get() == OnRq::Queued {
+        if p.on_rq() == OnRq::Queued {
             self.rt_insert(rq, p, rq.rt.place.get());
         }
         rq.rt.place.set(Place::First);

@@ -11,7 +11,6 @@ use crate::paths::ext::{NextTask, Pick};
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::pi::Inherited;
-use crate::state::sorted::NIL;
 use crate::state::task::{Class, OnRq, ScxState, Task, TaskState};
 
 /// How long a CPU waits before it looks again at what another one is doing with a task.
@@ -56,15 +55,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match p.class.get() {
             Class::Ext => self.enqueue_task_scx(c, rq, p, flags),
             Class::Fair => {
-                p.on_rq.set(OnRq::Queued);
+                p.set_on_rq(OnRq::Queued);
                 self.enqueue_task_fair(c, rq, p, flags);
             }
             Class::Rt => {
-                p.on_rq.set(OnRq::Queued);
+                p.set_on_rq(OnRq::Queued);
                 self.enqueue_task_rt(rq, p, flags);
             }
             Class::Deadline => {
-                p.on_rq.set(OnRq::Queued);
+                p.set_on_rq(OnRq::Queued);
                 self.enqueue_task_dl(c, rq, p, flags);
             }
             Class::Idle | Class::Stop => unreachable!("idle tasks are not enqueued"),
@@ -83,19 +82,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `activate_task()` of a task that was not runnable.
     pub(crate) fn activate_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        self.nr_runnable.set(self.nr_runnable.get() + 1);
-        p.on_rq.set(OnRq::Queued);
+        self.population.add_runnable();
+        p.set_on_rq(OnRq::Queued);
         self.enqueue_task(c, rq, p, flags);
     }
 
     /// `move_queued_task()`: takes a queued task that does not run from `src` to `dst`. `src` is
     /// locked on entry, `dst` on return.
     pub(crate) fn move_queued_task(&self, c: &Cpu, p: &Task, src: &Cpu, dst: &Cpu) {
-        p.on_rq.set(OnRq::Migrating);
+        p.set_on_rq(OnRq::Migrating);
         // Without run queue locks a CPU that has taken it from a queue may wait until it is off its CPU,
         // and would go on while the ops of the dequeue run: it finds at once that it came too late.
         if !self.machine.sched_ext.rq_locks && p.holding_cpu.take().is_some() {
-            p.dsq.set(NIL);
+            p.leave_dsq();
         }
         self.dequeue_task(c, src, p, deq::NOCLOCK);
         self.set_task_cpu(c, p, dst.id);
@@ -150,8 +149,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if p.yielded.replace(false) {
                 prev_state = PrevState::Yielded;
             }
-            if !preempt && p.state.get() != TaskState::Running {
-                prev_state = if p.state.get() == TaskState::Dead {
+            if !preempt && p.state() != TaskState::Running {
+                prev_state = if p.state() == TaskState::Dead {
                     PrevState::Exited
                 } else {
                     PrevState::Blocked
@@ -160,20 +159,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 // take a policy's locks, do not keep wakers off: these wait until it is off the CPU.
                 // The other classes call none, and count who leaves among the runnable.
                 if !self.machine.sched_ext.rq_locks && p.class.get() == Class::Ext {
-                    p.on_rq.set(OnRq::No);
+                    p.set_on_rq(OnRq::No);
                 }
                 let special = match prev_state {
                     PrevState::Exited => self.version.deq_special(),
                     _ => 0,
                 };
                 self.dequeue_task(c, c, p, deq::SLEEP | deq::NOCLOCK | special);
-                p.on_rq.set(OnRq::No);
-                self.nr_runnable.set(self.nr_runnable.get() - 1);
+                p.set_on_rq(OnRq::No);
+                self.population.remove_runnable();
             }
         }
         let mut prev = prev;
         let stopper =
-            prev.filter(|p| p.migration_dest.get().is_some() && p.on_rq.get() == OnRq::Queued);
+            prev.filter(|p| p.migration_dest.get().is_some() && p.on_rq() == OnRq::Queued);
         if let Some(p) = stopper {
             // The stopper is what was chosen. When it has done its work, it schedules.
             self.schedule_chose(c, &entry);
@@ -218,7 +217,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.record(
             c,
             Event::ScheduleEnter {
-                runnable: self.nr_runnable.get(),
+                runnable: self.population.nr_runnable(),
                 queue: c.nr_running.get(),
             },
         );
@@ -407,7 +406,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, paths.switch_ns);
         if let Some(p) = next {
             let elsewhere = p.on_cpu.replace(true);
-            debug_assert!(!elsewhere, "{} is still on another CPU", p.label());
+            assert!(
+                !elsewhere && p.is_runnable_on(c.id),
+                "{} is switched in on CPU {}, and is not there alone",
+                p.label(),
+                c.id
+            );
             // Counted one by one, so it never overflows.
             self.switches.set(self.switches.get().wrapping_add(1));
             self.write_line(c, p.line, 0);
@@ -468,7 +472,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.finish_task(c, p);
         let dest = p.migration_dest.take();
         // __migrate_task(): without run queue locks another CPU may have taken it from a queue.
-        let is_here = p.on_rq.get() == OnRq::Queued && p.cpu.get() == c.id;
+        let is_here = p.on_rq() == OnRq::Queued && p.cpu.get() == c.id;
         let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
         // active_load_balance_cpu_stop()
         let is_pushed = p.fair.pushed.take() && dest.is_some_and(|cpu| self.is_idle_for_fair(cpu));
@@ -531,7 +535,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The change of an attribute (`sched_change_begin()` to `_end()`): a task that is on `rq`, which is locked, leaves its
     /// queue, `change` is made, it comes back.
     pub(crate) fn change_on(&self, c: &Cpu, rq: &Cpu, p: &Task, change: Change) {
-        let is_queued = p.on_rq.get() == OnRq::Queued;
+        let is_queued = p.on_rq() == OnRq::Queued;
         let runs = rq.curr.get() == Some(p.id) && is_queued;
         let old_class = p.class.get();
         let (old_rt_priority, old_level) = (p.rt_priority(), level(p));
@@ -567,7 +571,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if is_queued {
             self.dequeue_task(c, rq, p, flags);
-            p.on_rq.set(OnRq::No);
+            p.set_on_rq(OnRq::No);
         }
         if runs {
             self.put_changing_task(c, rq, p);
@@ -618,7 +622,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.leave_dl(c, p);
         }
         if is_queued {
-            p.on_rq.set(OnRq::Queued);
+            p.set_on_rq(OnRq::Queued);
             self.enqueue_task(c, rq, p, flags | head);
         }
         if runs && rq.id == c.id {
@@ -670,7 +674,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         loop {
             let rq = self.cpu(p.cpu.get());
             self.rq_lock(c, rq);
-            let is_here = p.cpu.get() == rq.id && p.on_rq.get() != OnRq::Migrating;
+            let is_here = p.cpu.get() == rq.id && p.on_rq() != OnRq::Migrating;
             if is_here && !self.is_chosen(p, rq) {
                 return rq;
             }
@@ -701,7 +705,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The tasks that are runnable on `rq` but do not run, for balancing and hotplug.
     pub(crate) fn is_queued_on(&self, p: &Task, rq: &Cpu) -> bool {
-        p.on_rq.get() == OnRq::Queued
+        p.on_rq() == OnRq::Queued
             && p.cpu.get() == rq.id
             && rq.curr.get() != Some(p.id)
             && !self.is_chosen(p, rq)

@@ -397,7 +397,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 while let Some(mutex) = self.pi_held(p) {
                     self.unlock_mutex(c, p, mutex);
                 }
-                p.state.set(TaskState::Dead);
+                p.set_state(TaskState::Dead);
                 p.exec.set(Exec::Next);
                 self.schedule(c, false);
                 return;
@@ -423,7 +423,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Effect::Wait => {
                 *p.action.borrow_mut() = Some(action);
                 p.exec.set(Exec::Effect);
-                p.state.set(TaskState::Blocked);
+                p.set_state(TaskState::Blocked);
                 self.schedule(c, false);
             }
             Effect::Wrong(object) => self.wrong_object(p, name, object),
@@ -503,7 +503,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let number = self.next_number(is_first);
         let p = self.new_task(spec, Some(parent.id), c.id, number);
         if !is_first && !p.is_background {
-            self.nr_alive.set(self.nr_alive.get() + 1);
+            self.population.add_alive();
         }
         if p.nr_allowed.get() == 0 {
             self.fail(WorkloadFailure::NoCpu {
@@ -645,7 +645,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn block_until(&self, c: &Cpu, p: &Task, timer: Timer, time: u64) {
         self.set_task_timer(timer, c.id, time);
-        p.state.set(TaskState::Blocked);
+        p.set_state(TaskState::Blocked);
         self.schedule(c, false);
     }
 
@@ -878,7 +878,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut closed = Vec::new();
         for object in self.objects.borrow_mut().iter_mut() {
             if let Object::Channel(channel) = object {
-                let gone = |task: &TaskId| self.task(*task).state.get() == TaskState::Dead;
+                let gone = |task: &TaskId| self.task(*task).state() == TaskState::Dead;
                 if !channel.known_writers.is_empty() && channel.known_writers.iter().all(gone) {
                     closed.extend(channel.readers.drain(..));
                 }
@@ -892,7 +892,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if closed.is_empty() {
             let tasks = self.tasks.iter();
             let blocked: Vec<&Task> = tasks
-                .filter(|p| p.state.get() == TaskState::Blocked && !self.is_starter(p))
+                .filter(|p| p.state() == TaskState::Blocked && !self.is_starter(p))
                 .collect();
             // A task that waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)), nor can
             // one that was signalled and wants its mutex back.

@@ -23,28 +23,28 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn ttwu(&self, c: &Cpu, p: &Task, mut wake_flags: u64) -> bool {
-        if p.state.get() != TaskState::Blocked {
+        if p.state() != TaskState::Blocked {
             return false;
         }
-        if p.on_rq.get() != OnRq::No {
+        if p.on_rq() != OnRq::No {
             // ttwu_runnable(): it has not got to schedule() yet and need not sleep.
             let rq = self.cpu(p.cpu.get());
             self.rq_lock(c, rq);
-            let still = p.on_rq.get() != OnRq::No && p.state.get() == TaskState::Blocked;
+            let still = p.on_rq() != OnRq::No && p.state() == TaskState::Blocked;
             if still {
-                p.state.set(TaskState::Running);
+                p.set_state(TaskState::Running);
             }
             self.rq_unlock(c, rq);
             if still {
                 return true;
             }
-            if p.state.get() != TaskState::Blocked {
+            if p.state() != TaskState::Blocked {
                 return false;
             }
         }
         // trace_sched_waking()
         let decided = c.this.now.get();
-        p.state.set(TaskState::Waking);
+        p.set_state(TaskState::Waking);
         self.wait_until_off_cpu(c, p);
         let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
         if cpu != p.cpu.get() {
@@ -76,7 +76,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 since: Duration::from_ns(c.this.now.get() - decided),
             },
         );
-        p.state.set(TaskState::Running);
+        p.set_state(TaskState::Running);
         self.activate_task(c, rq, p, en_flags);
         self.wakeup_preempt(c, rq, p);
         match p.class.get() {
@@ -187,7 +187,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, self.machine.paths.wakeup_ns);
         self.sync(c);
         self.write_line(c, p.line, 0);
-        p.state.set(TaskState::Waking);
+        p.set_state(TaskState::Waking);
         let mut wake_flags = wake::FORK;
         let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
         self.place_task(p, cpu);

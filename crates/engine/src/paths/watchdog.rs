@@ -58,7 +58,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Where a task is that waits, for people.
     fn whereabouts(&self, p: &Task, now: u64) -> String {
-        let dsq = p.dsq.get();
+        let dsq = p.dsq();
         if dsq == NIL {
             return match p.ops_state.get() {
                 OpsState::None => format!("it is nowhere: CPU {} has it", p.cpu.get()),

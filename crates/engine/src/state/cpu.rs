@@ -346,6 +346,11 @@ impl Cpu {
         self.calls.0.get() & (Calls::IRQS | Calls::OFFLINE)
     }
 
+    /// It is in the midst of a path of the kernel.
+    pub fn is_in_kernel(&self) -> bool {
+        self.wait.get() == Wait::Resume
+    }
+
     /// It does not go on with its task.
     #[inline(always)]
     pub fn is_called_off(&self) -> bool {

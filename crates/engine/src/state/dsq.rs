@@ -135,6 +135,12 @@ impl Dsq {
         self.id() & dsq_id::FLAG_BUILTIN != 0
     }
 
+    /// The tasks in it, in order.
+    pub fn tasks<'a>(&'a self, nodes: &'a impl Nodes) -> impl Iterator<Item = TaskId> + 'a {
+        let next = |&task: &TaskId| self.next(nodes.node(task.0));
+        std::iter::successors(self.first(), next)
+    }
+
     /// How many tasks are in it.
     #[inline]
     pub fn nr(&self) -> u32 {
@@ -322,6 +328,10 @@ impl Dsqs {
             cursors: RefCell::default(),
             nr_listed: Cell::new(0),
         }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Dsq> {
+        self.queues.iter()
     }
 
     #[inline]

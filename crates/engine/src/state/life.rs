@@ -27,7 +27,7 @@ const CLOSED: u8 = 1 << 3;
 
 /// How far loading a policy has come, which says what is called when it is unloaded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Loaded {
+pub(crate) enum LoadStage {
     /// There is no scheduler: its table is refused (`bpf_scx_init_member()`). Nothing of it is ever called.
     Refused,
     /// `ops.exit()` is called.
@@ -47,7 +47,7 @@ enum Standing {
     Serves,
     /// It has ended or broken a rule: its ops are passed by until it is unloaded (`scx_bypassing()`). Loading had come
     /// so far when that was decided.
-    Ended(Loaded),
+    Ended(LoadStage),
     /// Its code cannot be called any more.
     Dead,
 }
@@ -55,7 +55,7 @@ enum Standing {
 /// The phase of a run, with what is known of its policy. Only the transitions named here can be made.
 pub(crate) struct Life {
     phase: Cell<Phase>,
-    loaded: Cell<Loaded>,
+    loaded: Cell<LoadStage>,
     standing: Cell<Standing>,
 }
 
@@ -63,7 +63,7 @@ impl Default for Life {
     fn default() -> Self {
         Life {
             phase: Cell::new(Phase::Setup),
-            loaded: Cell::new(Loaded::Refused),
+            loaded: Cell::new(LoadStage::Refused),
             standing: Cell::new(Standing::Serves),
         }
     }
@@ -108,7 +108,7 @@ impl Life {
     /// `scx_enabled()`.
     #[inline(always)]
     pub fn scx_enabled(&self) -> bool {
-        self.loaded.get() == Loaded::Enabled
+        self.loaded.get() == LoadStage::Enabled
     }
 
     /// `scx_bypassing()`: ops are no longer called.
@@ -124,13 +124,13 @@ impl Life {
     }
 
     /// Whether loading the policy has come so far.
-    pub fn has_loaded(&self, part: Loaded) -> bool {
+    pub fn has_loaded(&self, part: LoadStage) -> bool {
         self.loaded.get() >= part
     }
 
     /// The policy's ops were known when its end was decided: it is asked what to print.
     pub fn dumps(&self) -> bool {
-        matches!(self.standing.get(), Standing::Ended(loaded) if loaded >= Loaded::Ops)
+        matches!(self.standing.get(), Standing::Ended(loaded) if loaded >= LoadStage::Ops)
     }
 
     fn goes_on(&self, from: &[Phase], to: Phase) {
@@ -163,7 +163,7 @@ impl Life {
     }
 
     /// Loading the policy has come further.
-    pub fn load_to(&self, part: Loaded) {
+    pub fn load_to(&self, part: LoadStage) {
         assert_eq!(self.phase.get(), Phase::Loading, "{part:?} is loaded now");
         assert!(self.loaded.get() < part, "{part:?} is loaded once");
         self.loaded.set(part);
@@ -207,7 +207,7 @@ mod tests {
         assert!(!life.is_alone() && !life.is_mute() && !life.is_stopping());
         life.begin_alone();
         assert!(life.is_alone() && life.is_mute() && !life.is_closed());
-        for part in [Loaded::Scheduler, Loaded::Ops, Loaded::Enabled] {
+        for part in [LoadStage::Scheduler, LoadStage::Ops, LoadStage::Enabled] {
             assert!(!life.scx_enabled());
             life.load_to(part);
         }
@@ -229,10 +229,10 @@ mod tests {
     fn a_policy_that_ends_while_it_is_loaded_stops_the_run_afterwards() {
         let life = Life::default();
         life.begin_alone();
-        life.load_to(Loaded::Scheduler);
+        life.load_to(LoadStage::Scheduler);
         life.end_policy();
         // Its ops were not known when it ended, whatever is loaded after that.
-        life.load_to(Loaded::Ops);
+        life.load_to(LoadStage::Ops);
         assert!(life.is_alone() && !life.is_stopping() && !life.dumps());
         life.end_alone();
         assert!(life.is_stopping() && !life.scx_enabled());
@@ -246,7 +246,7 @@ mod tests {
         };
         assert!(panics(Life::policy_dies));
         assert!(panics(Life::end_alone));
-        assert!(panics(|life| life.load_to(Loaded::Scheduler)));
+        assert!(panics(|life| life.load_to(LoadStage::Scheduler)));
         assert!(panics(|life| {
             life.begin_alone();
             life.close();

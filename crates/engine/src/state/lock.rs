@@ -56,29 +56,68 @@ impl Locks {
         known.expect("a lock has its place from here")
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = (LockIx, &Lock)> {
+        (0..).map(LockIx).zip(self.locks.iter())
+    }
+
     pub fn holder(&self, lock: LockIx) -> Option<CpuId> {
         self.get(lock).holder.get()
     }
 }
 
 impl Lock {
-    #[inline]
-    pub fn give_to(&self, cpu: CpuId) {
+    /// Gives the free lock to `cpu`, which holds `held`.
+    ///
+    /// # Panics
+    /// If another CPU holds it.
+    #[inline(always)]
+    pub fn give_to(&self, cpu: CpuId, held: &Held) {
+        let holder = self.holder.replace(Some(cpu));
+        assert!(holder.is_none(), "{cpu} gets a lock that {holder:?} holds");
+        self.free_from.set(NOT_FREE);
+        held.all.set(held.all.get() + 1);
+    }
+
+    /// Takes the lock from `cpu`, which holds `held`. It is not free before [`Lock::leave`], or goes to a spinner.
+    ///
+    /// # Panics
+    /// If `cpu` does not hold it.
+    #[inline(always)]
+    pub fn take_from(&self, cpu: CpuId, held: &Held) {
+        let holder = self.holder.replace(None);
+        assert!(
+            holder == Some(cpu),
+            "{cpu} releases a lock that {holder:?} holds"
+        );
+        held.all.set(held.all.get() - 1);
+    }
+
+    /// It is free from `now` on, as nobody spins for it.
+    #[inline(always)]
+    pub fn leave(&self, now: u64) {
+        self.free_from.set(now);
+    }
+
+    /// Nobody else can hold it: a policy is loaded or unloaded, and who was interrupted by the run's end does not go on.
+    #[cold]
+    pub fn give_alone(&self, cpu: CpuId) {
         self.holder.set(Some(cpu));
         self.free_from.set(NOT_FREE);
     }
 
-    /// Releases it, as nobody spins for it.
-    #[inline]
-    pub fn leave(&self, now: u64) {
+    /// [`Lock::give_alone`] ends.
+    #[cold]
+    pub fn leave_alone(&self) {
         self.holder.set(None);
-        self.free_from.set(now);
+        self.free_from.set(0);
     }
 }
 
-/// Counts the locks that a CPU holds, by whose they are.
+/// Counts the locks that a CPU holds.
 #[derive(Default)]
 pub(crate) struct Held {
+    /// Of any kind.
+    pub all: Cell<u32>,
     /// Locks of the policy, taken inside the current op.
     pub policy: Cell<u32>,
 }

@@ -27,7 +27,7 @@ pub(crate) enum Class {
 /// `task_struct::__state`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TaskState {
-    /// Not started. → `Waking`
+    /// Not started. → `Waking`, or `Dead` if fork() fails
     New,
     /// Runnable, running or about to be enqueued. → `Blocked`, `Dead`
     Running,
@@ -100,12 +100,12 @@ pub(crate) struct Task {
     pub id: TaskId,
     pub cpu: Cell<CpuId>,
     /// Index of the DSQ it is on.
-    pub dsq: Cell<u32>,
+    dsq: Cell<u32>,
     /// Its scheduling fields.
     pub line: LineRef,
     pub class: Cell<Class>,
-    pub state: Cell<TaskState>,
-    pub on_rq: Cell<OnRq>,
+    state: Cell<TaskState>,
+    on_rq: Cell<OnRq>,
     pub on_cpu: Cell<bool>,
     /// Some CPU spins until the task is off its CPU.
     pub on_cpu_awaited: Cell<bool>,
@@ -263,6 +263,76 @@ impl Task {
             behaviour: RefCell::new(Some(spec.behaviour)),
             rng: RefCell::new(rng),
         }
+    }
+
+    #[inline(always)]
+    pub fn state(&self) -> TaskState {
+        self.state.get()
+    }
+
+    /// Takes it to another state, along the arrows of [`TaskState`].
+    ///
+    /// # Panics
+    /// If there is no such arrow.
+    #[inline(always)]
+    pub fn set_state(&self, to: TaskState) {
+        use TaskState::{Blocked, Dead, New, Running, Waking};
+        let from = self.state.replace(to);
+        let follows = match to {
+            New => false,
+            Running => matches!(from, Waking | Blocked),
+            Blocked => from == Running,
+            Waking => matches!(from, New | Blocked),
+            Dead => matches!(from, New | Running),
+        };
+        assert!(follows, "a task that was {from:?} becomes {to:?}");
+    }
+
+    /// Whether it is on the run queue of `cpu`, and on no DSQ: what one that is switched in must be.
+    #[inline(always)]
+    pub fn is_runnable_on(&self, cpu: CpuId) -> bool {
+        self.cpu.get() == cpu && self.on_rq.get() == OnRq::Queued && self.dsq.get() == NIL
+    }
+
+    #[inline(always)]
+    pub fn on_rq(&self) -> OnRq {
+        self.on_rq.get()
+    }
+
+    /// # Panics
+    /// If it is to move between run queues and is on none.
+    #[inline(always)]
+    pub fn set_on_rq(&self, to: OnRq) {
+        let from = self.on_rq.replace(to);
+        assert!(
+            (from, to) != (OnRq::No, OnRq::Migrating),
+            "a task that is on no run queue migrates"
+        );
+    }
+
+    /// The index of the DSQ it is on, or [`NIL`].
+    #[inline(always)]
+    pub fn dsq(&self) -> u32 {
+        self.dsq.get()
+    }
+
+    /// It has been put on a DSQ.
+    ///
+    /// # Panics
+    /// If it is on one already.
+    #[inline(always)]
+    pub fn enter_dsq(&self, dsq: u32) {
+        let former = self.dsq.replace(dsq);
+        assert!(
+            former == NIL,
+            "a task is put on DSQ {dsq} and is on DSQ {former}"
+        );
+    }
+
+    /// It is on no DSQ any more.
+    #[inline(always)]
+    pub fn leave_dsq(&self) {
+        self.dsq.set(NIL);
     }
 
     pub fn allows(&self, cpu: CpuId) -> bool {

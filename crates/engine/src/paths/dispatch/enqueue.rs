@@ -49,7 +49,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.immed.get() {
             self.count_immed(c, rq, enq_flags);
         }
-        p.dsq.set(rq.local_dsq());
+        p.enter_dsq(rq.local_dsq());
         self.local_dsq_post_enq(c, rq, p, enq_flags);
     }
 
@@ -93,7 +93,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             costs.dsq_fifo_ns
         };
         self.charge(c, cost_ns);
-        p.dsq.set(queue.index);
+        p.enter_dsq(queue.index);
         // A task on a global DSQ is out of the policy's hands, on a user DSQ it is not.
         let call_dequeue = if queue.id() == dsq_id::GLOBAL {
             self.task_leave_custody(p)
