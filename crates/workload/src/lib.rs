@@ -20,6 +20,7 @@ mod model;
 pub mod models;
 mod param;
 mod parse;
+pub mod recorded;
 pub mod rtapp;
 mod seed;
 #[cfg(any(test, feature = "testing"))]
