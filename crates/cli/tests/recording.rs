@@ -42,7 +42,7 @@ fn a_recording_is_shown_in_80_columns() {
         }
     }
     let cut = stdout(&schedlab(
-        &format!("show {PIPE} --all --from 1ms --to 2ms"),
+        &format!("show {PIPE} --all --from 1ms --to 10s"),
         folder.path(),
     ));
     assert!(!cut.contains("events       0 read"), "{cut}");

@@ -125,6 +125,8 @@ pub struct Inference {
     first_ns: Option<u64>,
     tasks: Vec<Task>,
     by_tid: BTreeMap<Tid, usize>,
+    /// Who runs on each CPU.
+    on_cpu: BTreeMap<u32, usize>,
     /// What the source said of processes before it told of the fork.
     processes: BTreeMap<Tid, Tid>,
     /// By post: whether a wait took it.
@@ -169,6 +171,7 @@ impl Inference {
             first_ns: None,
             tasks: Vec::new(),
             by_tid: BTreeMap::new(),
+            on_cpu: BTreeMap::new(),
             processes: BTreeMap::new(),
             posts: Vec::new(),
             channels: Channels::default(),
@@ -280,6 +283,7 @@ impl Inference {
                 next_comm,
                 next_prio,
             } => {
+                self.leave_cpu(event.cpu, prev);
                 if prev != 0 {
                     let prev = self.named(prev, prev_comm, Some(prev_prio));
                     self.off(at_ns, event.cpu, prev, left);
@@ -287,6 +291,7 @@ impl Inference {
                 if next != 0 && !self.closed {
                     let next = self.named(next, next_comm, Some(next_prio));
                     self.on(at_ns, event.cpu, next);
+                    self.on_cpu.insert(event.cpu, next);
                 }
             }
             What::Waking { task, comm } if task != 0 => self.waking(event, task, comm),
@@ -360,6 +365,20 @@ impl Inference {
         let ns = std::mem::take(&mut task.time_ns) - paid;
         if ns > 0 {
             task.steps.push(Raw::Run(ns));
+        }
+    }
+
+    /// `prev` is about to leave: whoever is known to run there instead left unseen, and nobody knows when. Its id may
+    /// have changed: a thread that calls execve() takes that of its process.
+    fn leave_cpu(&mut self, cpu: u32, prev: Tid) {
+        let Some(known) = self.on_cpu.remove(&cpu) else {
+            return;
+        };
+        let task = &mut self.tasks[known];
+        let runs_there = matches!(task.state, State::Running { cpu: on, .. } if on == cpu);
+        if runs_there && self.by_tid.get(&prev) != Some(&known) {
+            task.state = State::Runnable;
+            self.gaps += 1;
         }
     }
 

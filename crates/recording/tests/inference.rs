@@ -250,3 +250,18 @@ fn a_cut_keeps_what_lies_in_it() {
     assert_eq!(runs, [Step::Wait, Step::Run(40_000)]);
     assert_eq!(cut.head.recorded.unwrap().measured.cpu_ns, 40_000 + 10_000);
 }
+
+/// Task 12 runs on CPU 0 and is gone from there without a trace: nobody knows how long it ran.
+#[test]
+fn a_cpu_runs_one_task_at_a_time() {
+    let mut trace = pair();
+    trace.0 = trace.0.replace("# tracer: nop\n", "");
+    let mut lost = Trace::new();
+    lost.switch(900, 0, 0, "R", 12);
+    lost.0 += &trace.0;
+    let file = lost.import(Costs::default());
+    let twelve = file.head.tasks.iter().find(|task| task.comm == "t12");
+    assert!(twelve.is_none_or(|task| task.cpu_ns == 0), "{twelve:?}");
+    let recorded = file.head.recorded.unwrap();
+    assert_eq!(recorded.measured.cpu_ns, 175_000 + 30_000 + 50_000);
+}
