@@ -637,13 +637,20 @@ impl Inference {
     fn exec(&mut self, at_ns: u64, tid: Tid) {
         let slot = self.slot(tid);
         let is_command = self.tasks[slot].comm.text() == "perf-exec";
-        if !is_command || self.root.is_some() || self.select == Select::All {
+        if !is_command || self.root.is_some() {
+            return;
+        }
+        self.mark(at_ns, slot);
+        let root = &mut self.tasks[slot];
+        (root.is_member, root.is_recorder) = (true, false);
+        if self.select == Select::All {
+            if let (State::Running { .. }, true) = (self.tasks[slot].state, self.open) {
+                self.tally.on(at_ns, slot);
+            }
             return;
         }
         self.root = Some(slot);
         self.members_alive = 1;
-        let root = &mut self.tasks[slot];
-        (root.is_member, root.is_recorder) = (true, false);
         let passed_ns = at_ns - self.first_ns.unwrap_or(at_ns);
         if passed_ns >= self.cut.0 {
             self.open(at_ns);

@@ -2,13 +2,20 @@
 
 use crate::{About, Event, RecordingError};
 
-/// Between CPUs, a tracer may be so much out of order: events are written in rounds. Beyond, the clocks disagree.
-const SKEW_MAX_NS: u64 = 1_000_000;
+/// Between CPUs, a tracer may be so much out of order: events are written in rounds.
+const LATE_MAX_NS: u64 = 1_000_000;
+/// A virtual CPU that was stolen between an event's time and its writing is later now and then. Clocks that disagree are
+/// so always: more of the later events than one in so many, and than a few, are refused, and any by more than a second.
+const SKEWED_SHARE: u64 = 100;
+const SKEWED_FEW: u64 = 16;
+const SKEW_MAX_NS: u64 = 1_000_000_000;
 
 /// Hands events on with times that never decrease, and counts them.
 pub(crate) struct Order<'a> {
     path: &'a str,
     pub about: About,
+    /// Events that were more than [`LATE_MAX_NS`] late.
+    skewed: u64,
     sink: &'a mut dyn FnMut(&Event),
 }
 
@@ -18,13 +25,18 @@ impl<'a> Order<'a> {
             format: format.to_owned(),
             ..About::default()
         };
-        Order { path, about, sink }
+        Order {
+            path,
+            about,
+            skewed: 0,
+            sink,
+        }
     }
 
     /// An event. One that is a little late counts as if it came at the latest time so far. Losses are counted, not handed on.
     ///
     /// # Errors
-    /// If it is more than a millisecond late.
+    /// If it is much later, or as many are as where clocks disagree.
     pub fn event(&mut self, mut event: Event) -> Result<(), RecordingError> {
         let about = &mut self.about;
         if let crate::What::Lost(lost) = event.what {
@@ -36,7 +48,9 @@ impl<'a> Order<'a> {
             about.first_ns = event.at_ns;
         } else if event.at_ns < about.last_ns {
             let behind_ns = about.last_ns - event.at_ns;
-            if behind_ns > SKEW_MAX_NS {
+            self.skewed += u64::from(behind_ns > LATE_MAX_NS);
+            let is_often = self.skewed > SKEWED_FEW.max(about.events / SKEWED_SHARE);
+            if behind_ns > SKEW_MAX_NS || (behind_ns > LATE_MAX_NS && is_often) {
                 let (s, rest) = (event.at_ns / 1_000_000_000, event.at_ns % 1_000_000_000);
                 return Err(RecordingError::Skewed {
                     path: self.path.to_owned(),

@@ -423,9 +423,12 @@ mod tests {
             "{}",
             told(cut)
         );
-        let skewed = format!(
-            "{FTRACE}  a-3 [000] d..2. 1234.500000: sched_waking: comm=a pid=3 prio=120 target_cpu=000\n"
-        );
+        let skewed =
+            "  a-3 [000] d..2. 1234.500000: sched_waking: comm=a pid=3 prio=120 target_cpu=000\n";
+        // A few may be late.
+        let few = format!("{FTRACE}{}", skewed.repeat(16));
+        assert!(read("t", few.as_bytes(), &mut |_| ()).is_ok());
+        let skewed = format!("{FTRACE}{}", skewed.repeat(17));
         assert!(
             told(&skewed).contains("the clock of CPU 0 is 68 ms behind at 1234.500000000 s"),
             "{}",

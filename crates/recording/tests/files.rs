@@ -64,6 +64,18 @@ fn a_recording_of_perf_holds_its_program() {
     );
 }
 
+/// With all tasks the command is among them, although the recorder started it.
+#[test]
+fn the_command_is_one_of_all_tasks() {
+    let options = Options {
+        select: schedlab_recording::Select::All,
+        ..Options::default()
+    };
+    let (inferred, _) = import(PIPE, &options).unwrap();
+    let waits = |step: &&Step| **step == Step::Wait;
+    assert!(inferred.file.steps.iter().flatten().filter(waits).count() >= 41);
+}
+
 #[test]
 fn damage_is_told_in_one_line() {
     let whole = std::fs::read(PIPE).unwrap();
