@@ -66,8 +66,8 @@ Examples:
   perf sched record -- make -j2 && schedlab import perf.data -o make.workload
   trace-cmd report trace.dat >t.txt && schedlab import t.txt -o t.workload
 
-It reads perf.data with the events of `perf sched record`, and the text of ftrace
-(`trace`, `trace-cmd report`), of systrace and of `perf script`.")]
+It reads perf.data with the events of `perf sched record`, and the text of
+ftrace (`trace`, `trace-cmd report`), of systrace and of `perf script`.")]
 pub struct ImportArgs {
     /// The recording
     #[arg(value_name = "RECORDING", value_hint = ValueHint::FilePath)]
