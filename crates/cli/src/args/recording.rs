@@ -106,8 +106,9 @@ Examples:
   schedlab replay make.workload
   schedlab replay make.workload -m here.toml --repeat 9
 
-Under the scheduler that was recorded (`kernel`, an EEVDF as in Linux) the errors
-say how much a prediction for another scheduler is worth: docs/recording.md.")]
+Under the scheduler that was recorded (`kernel`, an EEVDF as in Linux) the
+errors say how much a prediction for another scheduler is worth:
+docs/recording.md.")]
 pub struct ReplayArgs {
     /// The workload file, with options: FILE[:option=value,…]
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
