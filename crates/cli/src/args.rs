@@ -1,5 +1,7 @@
 //! The command line: every flag with its help, defined once; completions and man pages come from here.
 
+mod recording;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, RangedI64ValueParser};
@@ -7,6 +9,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use schedlab_machine::Layout;
 use schedlab_sim::{KernelVersion, SimSpec};
 use schedlab_trace::Duration;
+
+pub use recording::{CutArgs, ImportArgs, ReadingArgs, RecordArgs, ReplayArgs, ShowRecordingArgs};
 
 /// Which CPU scheduler runs a workload best, and why
 #[derive(Parser, Debug)]
@@ -60,6 +64,14 @@ pub enum Command {
     Emulate(EmulateArgs),
     /// Run a workload's real program here, under the current scheduler
     Load(LoadArgs),
+    /// Record a real program into a workload file that `sim` runs
+    Record(RecordArgs),
+    /// Make a workload file of a recording: perf.data, or text of ftrace or perf
+    Import(ImportArgs),
+    /// Show what a recording or a workload file holds
+    Show(ShowRecordingArgs),
+    /// Compare a recorded program with its replay in simulation
+    Replay(ReplayArgs),
     /// Write a machine profile: of this machine by measuring it, or of another
     /// one from what it tells of itself
     #[command(after_help = "\
@@ -157,7 +169,7 @@ Examples:
 Schedulers are separated by commas; options follow a colon. A part with `=` in
 it belongs to the scheduler before: in `a:x=1,y=2,b`, y is an option of a.")]
 pub struct SimArgs {
-    /// WORKLOAD[:option=value,…], or the path of an rt-app file (*.json, a pipe), or `-` for standard input; 'A + B' runs both
+    /// WORKLOAD[:option=value,…], or the path of a recorded program or an rt-app file (*.json, a pipe), or `-` for standard input; 'A + B' runs both
     #[arg(value_hint = ValueHint::FilePath, value_parser = workload)]
     pub workload: String,
     #[command(flatten)]

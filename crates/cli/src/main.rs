@@ -312,8 +312,8 @@ mod tests {
             format!("unexpected argument '-w' found; {shows}")
         );
         assert_eq!(
-            line(&["record"]),
-            "unrecognized subcommand 'record'; `schedlab --help` shows how"
+            line(&["profile"]),
+            "unrecognized subcommand 'profile'; `schedlab --help` shows how"
         );
         assert!(line(&["swep"]).contains("'sweep'"), "{}", line(&["swep"]));
     }

@@ -1,6 +1,6 @@
 //! Defines the workloads' own measures: for lists, `docs/measures.md` and the tests.
 
-use crate::{Measure, list, rtapp};
+use crate::{Measure, list, recorded, rtapp};
 
 /// Returns each list of measures, with the workloads that have it.
 pub fn lists() -> Vec<(String, &'static [Measure])> {
@@ -12,6 +12,7 @@ pub fn lists() -> Vec<(String, &'static [Measure])> {
         }
     }
     lists.push(("rt-app file".to_owned(), rtapp::MEASURES));
+    lists.push(("workload file".to_owned(), recorded::MEASURES));
     lists
 }
 

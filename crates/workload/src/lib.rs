@@ -21,6 +21,7 @@ pub mod models;
 mod note;
 mod param;
 mod parse;
+pub mod recorded;
 pub mod rtapp;
 mod seed;
 #[cfg(any(test, feature = "testing"))]

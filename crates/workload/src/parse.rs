@@ -6,7 +6,7 @@ use schedlab_trace::CpuSet;
 
 use crate::action::Workload;
 use crate::models::list;
-use crate::{Builder, Options, WorkloadError, compose, rtapp};
+use crate::{Builder, Options, WorkloadError, compose, recorded, rtapp};
 
 impl Workload {
     /// Returns the paths of the rt-app files that `text` asks for.
@@ -17,7 +17,8 @@ impl Workload {
     }
 
     /// Returns the workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
-    /// rt-app file (`*.json`) in place of the name; several with ` + ` between them run beside each other.
+    /// rt-app file (`*.json`) or of a workload file ([`recorded`]) in place of the name; several with ` + ` between them
+    /// run beside each other.
     ///
     /// `nr_cpus` matters to where tasks may run (`pin`, CPU lists) and, where an option's default is "per CPU", to how
     /// many there are; never to what a task does. Nothing is drawn here: tasks draw from [`crate::stream`] while they run.
@@ -65,7 +66,11 @@ impl Workload {
         read: &dyn Fn(&str) -> Result<Arc<str>, WorkloadError>,
     ) -> Result<Workload, WorkloadError> {
         if let Some((path, options)) = rtapp::split(text) {
-            return rtapp::parse_on(path, &read(path)?, options, allowed);
+            let contents = read(path)?;
+            return match recorded::is_recorded(&contents) {
+                true => recorded::parse_on(path, &contents, options, allowed),
+                false => rtapp::parse_on(path, &contents, options, allowed),
+            };
         }
         let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let is_model = |name: &str| list().iter().any(|model| model.name == name.trim());

@@ -8,6 +8,8 @@ mod list;
 mod load;
 mod published;
 mod real;
+mod record;
+mod recording;
 mod reproduce;
 mod shell;
 mod sim;
@@ -89,6 +91,10 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Vm(args) => real::vm(&args),
         Command::Emulate(args) => real::inside(&args),
         Command::Load(args) => load::run(&args),
+        Command::Record(args) => record::run(&args),
+        Command::Import(args) => recording::import_one(&args),
+        Command::Show(args) => recording::show(&args),
+        Command::Replay(args) => recording::replay(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Doctor => real::doctor(),

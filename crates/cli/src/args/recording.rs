@@ -1,0 +1,133 @@
+//! Arguments of the commands around recordings.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// Arguments of `record`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab record -- make -j2
+  schedlab record -o service.workload --duration 10
+  schedlab replay make.workload
+  schedlab sim make.workload -s kernel,fifo,dss -c 2,4
+
+It records with `perf` at the scheduler's tracepoints, for which it needs root
+or perf_event_paranoid=-1, and writes a workload file (docs/recording.md).
+Everything on the machine is recorded while COMMAND runs; the program is COMMAND
+with all that it creates, and what ran beside it is kept as background tasks.")]
+pub struct RecordArgs {
+    /// The workload file to write [default: COMMAND.workload, or machine.workload]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+    /// Record the whole machine for so many seconds instead of a command
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600), conflicts_with = "command", allow_negative_numbers = true)]
+    pub duration: Option<u32>,
+    /// Keep what perf wrote in this file, too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub perf_data: Option<PathBuf>,
+    /// Do not record system calls: less overhead, but sleeps and yields are not told from other waits
+    #[arg(long)]
+    pub no_calls: bool,
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+    /// The command, after `--`
+    #[arg(last = true, required_unless_present = "duration", value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// How a recording becomes a program
+#[derive(Args, Debug)]
+pub struct ReadingArgs {
+    /// Machine profile whose kernel paths are taken out of the recorded times: that of the replays
+    #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
+    pub machine: String,
+}
+
+/// Which part of a recording
+#[derive(Args, Debug)]
+pub struct CutArgs {
+    /// Take all tasks but the recorder's and the kernel's threads for the program, not only the recorder's command
+    #[arg(long)]
+    pub all: bool,
+    /// Begin so long after the first event (500ms, 2s; a number alone: seconds)
+    #[arg(long, value_name = "TIME")]
+    pub from: Option<String>,
+    /// End so long after the first event
+    #[arg(long, value_name = "TIME")]
+    pub to: Option<String>,
+}
+
+/// Arguments of `import`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  perf sched record -- make -j2 && schedlab import perf.data -o make.workload
+  trace-cmd report trace.dat >t.txt && schedlab import t.txt -o t.workload
+
+It reads perf.data with the events of `perf sched record`, and the text of
+ftrace (`trace`, `trace-cmd report`), of systrace and of `perf script`.")]
+pub struct ImportArgs {
+    /// The recording
+    #[arg(value_name = "RECORDING", value_hint = ValueHint::FilePath)]
+    pub recording: PathBuf,
+    /// The workload file to write
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+    #[command(flatten)]
+    pub cut: CutArgs,
+}
+
+/// Arguments of `show`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab show make.workload
+  schedlab show perf.data --from 1s --to 2s
+  schedlab show make.workload --task cc1")]
+pub struct ShowRecordingArgs {
+    /// A recording, or a workload file
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Only tasks whose names contain this
+    #[arg(long, value_name = "NAME")]
+    pub task: Option<String>,
+    #[command(flatten)]
+    pub cut: CutArgs,
+}
+
+/// Arguments of `replay`
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  schedlab replay make.workload
+  schedlab replay make.workload -m here.toml --repeat 9
+
+Under the scheduler that was recorded (`kernel`, an EEVDF as in Linux) the
+errors say how much a prediction for another scheduler is worth:
+docs/recording.md.")]
+pub struct ReplayArgs {
+    /// The workload file, with options: FILE[:option=value,…]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub workload: String,
+    /// Schedulers, as for `sim`
+    #[arg(short, long, value_name = "A,B,…", default_value = "kernel", value_hint = ValueHint::FilePath)]
+    pub schedulers: String,
+    /// Machine profile: a name, or the path of a .toml file
+    #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
+    pub machine: String,
+    /// Number of CPUs [default: as many as the program used]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    pub cpus: Option<u32>,
+    /// Replays, with the seeds SEED, SEED+1, …; the table has their medians
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
+    pub repeat: u32,
+    /// Write the comparison as JSON; `-` for standard output instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub common: super::SimCommon,
+}

@@ -1,0 +1,171 @@
+//! From a recording of perf to a workload file, its replay and its simulation.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// `perf bench sched pipe -l 20`.
+const PIPE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../recording/tests/data/pipe.perf.data"
+);
+
+fn schedlab(line: &str, folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn imported() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let import = format!("import {PIPE} -o pipe.workload");
+    stdout(&schedlab(&import, folder.path()));
+    folder
+}
+
+#[test]
+fn a_recording_is_shown_in_80_columns() {
+    let folder = imported();
+    for line in [format!("show {PIPE}"), "show pipe.workload".to_owned()] {
+        let text = stdout(&schedlab(&line, folder.path()));
+        assert!(text.contains("2 tasks"), "{text}");
+        assert!(text.contains("0 lost"), "{text}");
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+    let cut = stdout(&schedlab(
+        &format!("show {PIPE} --all --from 1ms --to 10s"),
+        folder.path(),
+    ));
+    assert!(!cut.contains("events       0 read"), "{cut}");
+}
+
+/// The program passes 40 messages from task to task, and waits for one child: each is a step in the replay.
+#[test]
+fn a_workload_file_runs_under_any_scheduler_and_is_the_same_each_time() {
+    let folder = imported();
+    let sim = |options: &str| {
+        let line = format!("sim pipe.workload{options} -s kernel,fifo -c 1,2 --json -");
+        stdout(&schedlab(&line, folder.path()))
+    };
+    let document: serde_json::Value = serde_json::from_str(&sim("")).unwrap();
+    let results = document["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4);
+    let makespan = |of: &serde_json::Value| of["measures"]["makespan_ns"].as_f64().unwrap();
+    assert!(results.iter().all(|one| makespan(one) > 0.0));
+    assert_eq!(sim(""), sim(""));
+    let twice: serde_json::Value = serde_json::from_str(&sim(":work=400,jitter=0")).unwrap();
+    let once: serde_json::Value = serde_json::from_str(&sim(":jitter=0")).unwrap();
+    assert!(makespan(&twice["results"][0]) > 1.5 * makespan(&once["results"][0]));
+}
+
+#[test]
+fn a_replay_stands_beside_its_recording() {
+    let folder = imported();
+    let text = stdout(&schedlab("replay pipe.workload --repeat 2", folder.path()));
+    assert!(
+        text.contains("makespan") && text.contains("RECORDED"),
+        "{text}"
+    );
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let json = stdout(&schedlab(
+        "replay pipe.workload --repeat 2 --json -",
+        folder.path(),
+    ));
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let measures = &document[0]["measures"];
+    for measure in ["makespan_ns", "cpu_ns", "switches", "wakeup_ns_p99"] {
+        for side in ["recorded", "replayed"] {
+            assert!(
+                measures[measure][side].as_u64().unwrap() > 0,
+                "{measure} {side}: {json}"
+            );
+        }
+    }
+    // What was recorded is what the file says.
+    let file = std::fs::read_to_string(folder.path().join("pipe.workload")).unwrap();
+    let recorded = measures["makespan_ns"]["recorded"].as_u64().unwrap();
+    assert!(
+        file.contains(&format!("makespan_ns = {recorded}\n")),
+        "{file}"
+    );
+}
+
+#[test]
+fn wrong_input_is_one_line() {
+    let folder = imported();
+    std::fs::write(
+        folder.path().join("torn.data"),
+        &std::fs::read(PIPE).unwrap()[..5000],
+    )
+    .unwrap();
+    std::fs::write(
+        folder.path().join("none.workload"),
+        "schedlab_workload = 1\n",
+    )
+    .unwrap();
+    for (line, expected) in [
+        (
+            "import nowhere.data -o x",
+            "cannot read the recording `nowhere.data`",
+        ),
+        ("import torn.data -o x", "`torn.data` is truncated"),
+        ("show torn.data", "`torn.data` is truncated"),
+        ("import pipe.workload -o x", "it is a workload file already"),
+        (
+            "show pipe.workload --from 1s",
+            "is a workload file: --from, --to and --all are for recordings",
+        ),
+        (
+            "show pipe.workload --task zzz",
+            "no task of pipe.workload has a name that contains this",
+        ),
+        ("replay pipe", "is no workload file"),
+        ("replay none.workload", "none.workload:1: the line `---`"),
+        (
+            "sim none.workload -s fifo",
+            "none.workload:1: the line `---`",
+        ),
+        ("record", "required arguments were not provided"),
+        ("record --duration 0", "0 is not in 1..=3600"),
+        (
+            "import torn.data -o torn.data",
+            "that file is read here, and would be lost",
+        ),
+    ] {
+        let output = schedlab(line, folder.path());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{line}: {stderr}");
+        assert!(stderr.contains(expected), "{line}: {stderr}");
+    }
+    assert!(!folder.path().join("x").exists());
+}
+
+/// Where perf may record, a command is recorded, and what it does is in the file.
+#[test]
+fn a_command_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = "record -o here.workload -- sh -c :";
+    let output = schedlab(record, folder.path());
+    if output.status.code() != Some(0) {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let last = stderr.lines().last().unwrap_or_default();
+        assert!(last.starts_with("schedlab: perf "), "{stderr}");
+        schedlab_testing::skipped(&format!("recording: {last}"));
+        return;
+    }
+    let shown = stdout(&output);
+    assert!(shown.contains("program      sh: 1 tasks"), "{shown}");
+}
