@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask tidy`, `cargo xtask modules`.
+//! Chores of the repository: `cargo xtask tidy`, `cargo xtask words`, `cargo xtask modules`.
 #![forbid(unsafe_code)]
 
 mod module_graph;
@@ -12,7 +12,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask tidy               check the rules of the repository that no compiler checks, circles of modules included
        cargo xtask modules [CRATE…]   print which modules of each crate need which others
-       cargo xtask modules --check    complain of modules that need each other and are not in xtask/circles.txt";
+       cargo xtask modules --check    complain of modules that need each other and are not in xtask/circles.txt
+       cargo xtask words              print the lines of prose that are hard to read, and how many of each kind may be";
 
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -33,22 +34,9 @@ fn main() -> ExitCode {
                 .into_iter()
                 .collect()
         }
-        Some("words") => {
-            let counts = tidy::phrases(root);
-            for count in &counts {
-                for found in &count.found {
-                    println!("{}:{}: {}", found.file.display(), found.line, found.text);
-                }
-            }
-            for count in &counts {
-                println!(
-                    "{} lines of at most {}: {}",
-                    count.found.len(),
-                    count.lines_max,
-                    count.name
-                );
-            }
-            ExitCode::SUCCESS
+        ["words"] => {
+            print_phrases(root);
+            Vec::new()
         }
         _ => {
             eprintln!("{USAGE}");
@@ -62,5 +50,23 @@ fn main() -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+/// Prints the lines of prose that are hard to read, then how many of each kind there are and may be.
+fn print_phrases(root: &Path) {
+    let counts = tidy::phrases(root);
+    for count in &counts {
+        for found in &count.found {
+            println!("{}:{}: {}", found.file.display(), found.line, found.text);
+        }
+    }
+    for count in &counts {
+        println!(
+            "{} lines of at most {}: {}",
+            count.found.len(),
+            count.lines_max,
+            count.name
+        );
     }
 }

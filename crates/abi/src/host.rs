@@ -542,7 +542,7 @@ impl Host {
             callers.extend(caller);
             !behind
         });
-        // What a function does last may have taken its frame: then it is the op, or one that it ended with.
+        // The last call of a function may have taken its frame: then it is the op, or one that it ended with.
         if callers.is_empty() {
             callers.extend(op.and_then(|op| self.image.offset(ops::address(&self.ops, op)?)));
         }

@@ -5,6 +5,7 @@ pub(crate) mod ids;
 pub mod mutation;
 pub(crate) mod op;
 pub(crate) mod op_context;
+pub(crate) mod op_kind;
 pub mod outcome;
 pub mod policy;
 pub(crate) mod request;

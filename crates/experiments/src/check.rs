@@ -1,4 +1,4 @@
-//! What a file names must be there: a measure, option or base that nobody has would be an empty page.
+//! Checks that the names in a file exist: a measure, option or base that no run has would be an empty page.
 
 use schedlab_machine::Machine;
 use schedlab_report::catalogue;
@@ -8,7 +8,7 @@ use schedlab_workload::catalogue::lists as measure_lists;
 use crate::experiment::{Experiment, Measured, Runs};
 use crate::over::{Over, number};
 
-/// What is wrong with a file's measures.
+/// Checks a file's measures.
 pub(crate) fn check(experiment: &Experiment) -> Result<(), String> {
     for (index, measured) in experiment.measures.iter().enumerate() {
         let place = format!("[[measures]] {} (`{}`)", index + 1, measured.measure);
@@ -58,7 +58,7 @@ fn one(experiment: &Experiment, measured: &Measured) -> Result<(), String> {
     Ok(())
 }
 
-/// Its values in all runs; `None` where they cannot be told, as those of a workload that is wrong itself.
+/// Its values in all runs; `None` where they are unknown, as for a workload that is wrong itself.
 fn values(experiment: &Experiment, over: &Over) -> Result<Option<Vec<f64>>, String> {
     let mut all = Vec::new();
     for runs in &experiment.runs {

@@ -18,7 +18,7 @@ pub struct Expected {
     /// Settings that both runs have, `rooms=20`; none where it is of every workload.
     #[serde(default)]
     pub only: Vec<Setting>,
-    /// The run with the lesser value: a scheduler and what else tells it apart, `dss, cpus=8`.
+    /// The run with the lesser value: a scheduler and the settings that distinguish it, `dss, cpus=8`.
     pub less: Point,
     /// The run with the greater value.
     pub than: Point,
@@ -72,7 +72,7 @@ impl Point {
     }
 }
 
-/// What the runs say of an expectation.
+/// The runs' verdict on an expectation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
     /// The expectation in words.

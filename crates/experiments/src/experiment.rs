@@ -1,4 +1,4 @@
-//! What an experiment is: what is run, and what is told of it.
+//! Defines an experiment: its runs, and its report.
 
 use schedlab_machine::Layout;
 use schedlab_report::published::Metric;
@@ -15,16 +15,16 @@ pub struct Experiment {
     #[serde(skip)]
     pub name: String,
     pub title: String,
-    /// The study, as `published/README.md` names it, or a sentence where there is none.
+    /// The study, as `published/README.md` names it, or a sentence if it has none.
     pub source: String,
-    /// What is run, why, and what to look at: paragraphs. What should come out of it is in `expected`.
+    /// The runs, their reason, and the points to look at: paragraphs. The expected result is in `expected`.
     pub about: Vec<String>,
-    /// What should come out of it, for the runs to confirm or deny.
+    /// The expected result, for the runs to confirm or deny.
     #[serde(default)]
     pub expected: Vec<Expected>,
-    /// What is run.
+    /// The runs.
     pub runs: Vec<Runs>,
-    /// What is told of it.
+    /// The report.
     pub measures: Vec<Measured>,
     /// Histograms that are drawn (`runqueue.len`).
     #[serde(default)]
@@ -58,7 +58,7 @@ pub struct Runs {
     /// The study's name of one of the schedulers where it is not the scheduler's own in capitals.
     #[serde(default)]
     pub published_as: Vec<PublishedAs>,
-    /// What is run instead for a first impression; nothing where it is absent.
+    /// The runs for a first impression; none if it is absent.
     pub quick: Option<Quick>,
 }
 
@@ -86,7 +86,7 @@ pub struct PublishedAs {
     pub only: Option<Setting>,
 }
 
-/// What replaces parts of [`Runs`] for a first impression.
+/// The replacements of parts of [`Runs`] for a first impression.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -96,19 +96,19 @@ pub struct Quick {
     pub seeds: Option<u64>,
 }
 
-/// A measure that is told.
+/// A reported measure.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     /// Its name in results, or the name that published figures have for it.
     pub measure: String,
-    /// What stands above it; the measure's own heading where it is absent.
+    /// Its heading; the measure's own heading where it is absent.
     pub heading: Option<String>,
-    /// What it is divided by, to have another unit.
+    /// Its divisor, to have another unit.
     pub unit: Option<f64>,
     /// The same measure of this run divides it: `cpus=2`, or an option of the workload, `rooms=5`.
     pub relative_to: Option<Setting>,
-    /// What it is drawn over: `cpus`, or an option of the workload that is a number. Times count in ns.
+    /// Its x axis: `cpus`, or an option of the workload that is a number. Times count in ns.
     #[serde(default)]
     pub over: Over,
     /// Options of the workload that change along with `over`, and are no difference of their own.
@@ -141,7 +141,7 @@ impl Measured {
 }
 
 impl Runs {
-    /// What is run for a first impression; `None`: nothing of it.
+    /// The runs for a first impression; `None`: none of it.
     pub(crate) fn quick(&self) -> Option<Runs> {
         let quick = self.quick.as_ref()?;
         let mut runs = self.clone();

@@ -30,7 +30,7 @@ pub fn builtin_names() -> Vec<&'static str> {
     names
 }
 
-/// The experiment of that name; `None` where there is none.
+/// Returns the experiment of that name; `None` if it does not exist.
 ///
 /// # Errors
 /// If its file is wrong, which a test rules out.

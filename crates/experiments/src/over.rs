@@ -1,11 +1,11 @@
-//! What runs differ in.
+//! Differences between runs.
 
 use std::fmt;
 
 use schedlab_report::RunResult;
 use serde::Deserialize;
 
-/// What columns are, or a base differs in.
+/// The quantity that distinguishes columns, or a base.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(from = "String")]
 pub enum Over {
@@ -65,7 +65,7 @@ fn param<'a>(name: &str, result: &'a RunResult) -> Option<&'a str> {
     Some(value)
 }
 
-/// What stands for the workload's name in a [`Setting`].
+/// The placeholder for the workload's name in a [`Setting`].
 const WORKLOAD: &str = "workload";
 
 /// One value of it: `cpus=2`, or of an option of the workload, `pin=true`; or the workload itself, `workload=chat`.

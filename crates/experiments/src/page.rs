@@ -246,7 +246,7 @@ fn histogram(panel: &Panel, group: &[Spectrum]) -> Chart {
         let mut points: Vec<Point> = Vec::new();
         let mut after = first_low;
         for &(low, high, count) in &spectrum.buckets {
-            // What is not there was not seen: the line goes down to 0 between.
+            // A missing value was not seen: the line goes down to 0 between.
             if low > after {
                 points.push(Point::from((after as f64, 0.0)));
                 points.push(Point::from((low as f64 - 1.0, 0.0)));

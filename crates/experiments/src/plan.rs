@@ -4,7 +4,7 @@ use schedlab_sim::{Scheduler, SimSpec};
 
 use crate::Experiment;
 
-/// One simulation, and what of its file it is for.
+/// One simulation, and the part of its file that it is for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Planned {
     pub spec: SimSpec,
@@ -12,7 +12,7 @@ pub struct Planned {
     pub runs: usize,
 }
 
-/// What is run instead of what the file says.
+/// The settings that replace the file's.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Elsewhere {
     /// The machine.

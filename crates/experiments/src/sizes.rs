@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use schedlab_report::RunResult;
 use schedlab_trace::counted;
 
-/// Which workloads never had as many runnable tasks as there were CPUs, whoever scheduled: a sentence each.
+/// Returns the workloads that never had as many runnable tasks as there were CPUs, under any scheduler: a sentence
+/// each.
 ///
-/// The sizes of an experiment are those of its study. On a machine with many more CPUs the rest of them has nothing to
-/// do, and what differs between schedulers is where they put the few tasks.
+/// An experiment has the sizes of its study. On a machine with many more CPUs most of them have nothing to do, and
+/// schedulers differ in where they put the few tasks.
 pub fn too_small(results: &[RunResult]) -> Vec<String> {
     // Runnable tasks at most, by workload and number of CPUs.
     let mut most: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();

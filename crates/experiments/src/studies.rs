@@ -1,4 +1,4 @@
-//! What studies measured, in the words of the simulator.
+//! Translates the studies' measurements into the words of the simulator.
 
 use schedlab_report::published::Figure;
 
@@ -8,7 +8,7 @@ use crate::{Runs, builtin, builtin_names};
 /// The runs of all experiments, which say whom a study means by its names.
 pub struct Studies(Vec<Runs>);
 
-/// What is simulated for a published figure.
+/// The simulation of a published figure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Meant {
     /// The scheduler with its options.
@@ -25,7 +25,7 @@ impl Studies {
         Studies(experiments.flat_map(|one| one.runs).collect())
     }
 
-    /// What a figure was measured of: by the experiment of its machine that names the study's scheduler, or the
+    /// Returns the run behind a figure: by the experiment of its machine that names the study's scheduler, or the
     /// scheduler of the same name in small letters.
     pub fn meant(&self, figure: &Figure) -> Meant {
         let here = self.0.iter().filter(|runs| runs.machine == figure.machine);

@@ -333,7 +333,7 @@ chat on netfinity-8500r (data sheet only)
         assert!(printed.starts_with(expected), "{printed}");
     }
 
-    /// Widths of columns are those of their headings, too: what an option's values are in ns or bytes is long.
+    /// Widths of columns count their headings, too: an option's value in ns or bytes is long.
     #[test]
     fn headings_of_columns_have_gaps() {
         let mut panel = Panel {

@@ -35,7 +35,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         .iter()
         .map(|one| experiments::plan(one, args.quick, args.seeds, &elsewhere))
         .collect();
-    // What several experiments need is run once.
+    // Runs that several experiments need are run once.
     let mut specs: Vec<SimSpec> = Vec::new();
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for planned in plans.iter().flatten() {
@@ -101,7 +101,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
             panels,
         });
     }
-    // The sizes are those of the studies' machines.
+    // The sizes are the studies'.
     let mut notes = match args.machine.is_some() || args.cpus.is_some() {
         true => experiments::too_small(&results),
         false => Vec::new(),
@@ -164,7 +164,7 @@ fn write_page(
     html.commit()
 }
 
-/// CPUs of the largest virtual machine: more of them than cores, and emulated, tell little.
+/// CPUs of the largest virtual machine: more of them than cores, and emulated, show little.
 const EMULATED_CPUS_MAX: u32 = 8;
 
 /// Real programs in virtual machines.
@@ -173,14 +173,14 @@ struct Real {
     time_limit: Duration,
     /// By the command that repeats it.
     done: BTreeMap<String, RunResult>,
-    /// What could not be run, and why.
+    /// The runs that failed, and why.
     notes: Vec<String>,
     /// Runs that their virtual machine did not come to, or not to the end of.
     missing: u32,
 }
 
 impl Real {
-    /// What repeats the real side of a simulation, or why it has none.
+    /// The command that repeats the real side of a simulation, or the reason why it has none.
     fn command(&self, spec: &SimSpec, simulated: &RunResult) -> Result<String, String> {
         if spec.task_layout.is_some() {
             return Err(
@@ -272,7 +272,7 @@ impl Real {
         }
     }
 
-    /// What to do about runs that are missing.
+    /// The remedy for missing runs.
     fn told_missing(&self) -> Option<String> {
         (self.missing > 0).then(|| {
             format!(
@@ -346,7 +346,7 @@ fn simulate(
                 return Ok(result);
             }
             let result = run.run(None)?;
-            // What a path names may change between two calls.
+            // The file at a path may change between two calls.
             if run.files().is_empty() {
                 journal.keep(&result);
             }

@@ -1,72 +1,13 @@
-//! The ops of a policy and calls of them.
+//! Calls of a policy's ops.
 
 use schedlab_trace::{CpuId, Instant, TaskId};
 
 use crate::contract::ids::TimerId;
 use crate::contract::outcome::ExitKind;
 
-/// The ops of `struct sched_ext_ops` that the virtual kernel calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-#[allow(
-    missing_docs,
-    reason = "each is the op of the same name; kernel/sched/ext/internal.h documents them"
-)]
-pub enum OpKind {
-    SelectCpu,
-    Enqueue,
-    Dequeue,
-    Dispatch,
-    Tick,
-    Runnable,
-    Running,
-    Stopping,
-    Quiescent,
-    Yield,
-    CoreSchedBefore,
-    SetWeight,
-    SetCpumask,
-    UpdateIdle,
-    CpuAcquire,
-    CpuRelease,
-    InitTask,
-    ExitTask,
-    Enable,
-    Disable,
-    CpuOnline,
-    CpuOffline,
-    CgroupInit,
-    CgroupExit,
-    Dump,
-    DumpCpu,
-    DumpTask,
-    Init,
-    Exit,
-    /// A `bpf_timer` callback (not an op of the table, but called like one).
-    TimerCallback,
-}
+pub use crate::contract::op_kind::{OpKind, OpSet};
 
-/// Which ops a policy has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpSet(u32);
-
-impl OpSet {
-    /// No op.
-    pub const NONE: Self = OpSet(0);
-
-    /// Adds an op.
-    #[must_use]
-    pub const fn with(self, op: OpKind) -> Self {
-        OpSet(self.0 | 1 << op as u32)
-    }
-
-    /// Whether the policy has the op.
-    pub const fn has(self, op: OpKind) -> bool {
-        self.0 & 1 << op as u32 != 0
-    }
-}
-
-/// Who takes a CPU away from sched_ext (`preempt_reason_from_class()`).
+/// The class that takes a CPU away from sched_ext (`preempt_reason_from_class()`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PreemptReason {
     Rt,
@@ -153,7 +94,7 @@ pub enum OpCall {
     CpuRelease {
         cpu: CpuId,
         reason: PreemptReason,
-        /// What runs next; `None` is the stopper.
+        /// The next task; `None` is the stopper.
         task: Option<TaskId>,
     },
     InitTask {
@@ -192,7 +133,7 @@ pub enum OpCall {
         task: TaskId,
     },
     Init,
-    /// With the message that was told before (see [`Policy::set_exit_message`]).
+    /// With the message that was set before (see [`Policy::set_exit_message`]).
     Exit {
         kind: ExitKind,
         code: i64,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::contract::op::OpKind;
+use crate::contract::op_kind::OpKind;
 
 /// The reason for which a policy was unloaded. The numbers and texts are in `enum scx_exit_kind` and
 /// `scx_exit_reason()` (kernel/sched/ext/internal.h, ext.c, Linux 7.2).

@@ -42,7 +42,7 @@ pub struct OpsInfo {
     pub present: OpSet,
 }
 
-/// What policy code on all CPUs has in common.
+/// The state that policy code on all CPUs shares.
 #[derive(Debug)]
 pub struct Shared {
     /// The caches.

@@ -6,7 +6,7 @@ use schedlab_trace::{CpuId, Instant};
 
 use crate::contract::op::OpKind;
 
-/// What a policy counts by its probes, per CPU. Both worlds have the same counters.
+/// The counts of a policy's probes, per CPU. Both worlds have the same counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Probes {
     /// Candidates looked at.

@@ -32,7 +32,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// What comes before the CPU's own work: going off and online, and interrupts.
+    /// The work before the CPU's own: going off and online, and interrupts.
     #[inline(always)]
     fn attend(&self, c: &Cpu) {
         if c.wanted() == irq::TIMER {
@@ -103,7 +103,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Spends the task's `left_ns`, or what of it an interrupt leaves.
+    /// Spends the task's `left_ns`, or the part that an interrupt leaves.
     #[inline(always)]
     fn segment(&self, c: &Cpu, p: &Task) {
         let is_user = p.exec.get() == Exec::User;
@@ -207,7 +207,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// What [`Kernel::handle_interrupts`] does of one that is pending alone.
+    /// The part of [`Kernel::handle_interrupts`] for a single pending one.
     fn timer_interrupt(&self, c: &Cpu) {
         c.forget_irq(irq::TIMER);
         self.set_mode(c, CpuMode::Kernel);

@@ -33,7 +33,7 @@ const CACHE_HOT_NS: u64 = 500_000;
 /// (`imbalance_pct`).
 const IMBALANCE_PCT: i64 = 117;
 
-/// What was taken of it counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
+/// A taken part counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
 const AVERAGE_NS: u64 = 46_166_000;
 
 /// Tasks that are moved at a time at most (`sched_nr_migrate`).

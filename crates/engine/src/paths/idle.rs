@@ -112,7 +112,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.select_one_of_idle(c, p, prev, wake_flags, allowed, flags)
     }
 
-    /// What is left of `select_cpu_from_kfunc()` if some CPU idles.
+    /// The rest of `select_cpu_from_kfunc()` if some CPU idles.
     #[inline(never)]
     fn select_one_of_idle(
         &self,

@@ -102,7 +102,7 @@ pub(crate) struct Kernel<P, R> {
     pub dsqs: Dsqs,
     pub locks: Locks,
     pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
-    /// Once somebody has taken it, where the profile has one.
+    /// The big lock, once it has been taken, if the profile has one.
     pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,

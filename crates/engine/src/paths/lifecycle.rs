@@ -32,7 +32,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             State::Trapped(trap) => self.policy_fault(self.policy.describe(&c.this, &trap)),
             State::Suspended => assert!(
                 self.life.is_policy_dead(),
-                "nobody can be waited for while a policy is loaded"
+                "no CPU can be waited for while a policy is loaded"
             ),
         }
         drop(fiber);

@@ -340,7 +340,7 @@ impl Cpu {
         self.calls.0.get() & Calls::IRQS & !irq::HOTPLUG
     }
 
-    /// What comes before its own work.
+    /// The work that comes before its own.
     #[inline(always)]
     pub fn wanted(&self) -> u32 {
         self.calls.0.get() & (Calls::IRQS | Calls::OFFLINE)

@@ -5,23 +5,23 @@ use std::collections::VecDeque;
 
 use schedlab_trace::TaskId;
 
-/// A task's part (`struct sched_dl_entity`). Its parameters are those of [`Task::reservation`].
+/// A task's part (`struct sched_dl_entity`). Its parameters are in [`Task::reservation`].
 #[derive(Default)]
 pub(crate) struct Entity {
     /// The absolute deadline; 0 before the first one.
     pub deadline: Cell<u64>,
-    /// What is left of its runtime; below zero where an overrun was noticed late.
+    /// The rest of its runtime; below zero if an overrun was noticed late.
     pub runtime: Cell<i64>,
     /// It has used up its runtime, or given the rest away, and waits for the next period.
     pub throttled: Cell<bool>,
     pub yielded: Cell<bool>,
     /// It is on the queue or runs (`on_dl_rq()`).
     pub queued: Cell<bool>,
-    /// It runs, and so is not in the list of who waits (`dl_rq::curr`).
+    /// It runs, and so is not in the list of waiting tasks (`dl_rq::curr`).
     pub runs: Cell<bool>,
-    /// What it holds of the machine's bandwidth.
+    /// Its share of the machine's bandwidth.
     pub bandwidth: Cell<u64>,
-    /// That it has missed its present deadline has been told.
+    /// The miss of its present deadline has been reported.
     pub missed: Cell<bool>,
 }
 

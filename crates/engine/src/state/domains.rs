@@ -101,7 +101,7 @@ impl Group {
     }
 }
 
-/// What a CPU keeps of its own for each level.
+/// The state of a CPU for each level.
 #[derive(Default)]
 pub(crate) struct Attempts(pub [Attempt; LEVELS]);
 

@@ -7,7 +7,7 @@ use schedlab_trace::{CpuId, TaskId};
 use crate::state::domains::Attempts;
 use crate::state::utilisation::Utilisation;
 
-/// What a CPU has for the class if no other takes of it (`SCHED_CAPACITY_SCALE`).
+/// The capacity of a CPU for the class if no other class takes of it (`SCHED_CAPACITY_SCALE`).
 pub(crate) const CAPACITY: i64 = 1_024;
 
 /// A task's part (`struct sched_entity`). Virtual times are relative to the queue and may be negative.
@@ -21,7 +21,7 @@ pub(crate) struct Entity {
     pub vlag: Cell<i64>,
     /// Where it went to sleep with negative lag.
     pub slept_on: Cell<Option<CpuId>>,
-    /// What was left of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
+    /// The rest of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
     pub rel_deadline: Cell<Option<i64>>,
     pub started: Cell<bool>,
     /// The stopper is to move it to an idle CPU.

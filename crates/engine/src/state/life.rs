@@ -99,7 +99,7 @@ impl Life {
         self.is(ALONE | STOPS)
     }
 
-    /// The run is over for whoever measures: nothing more is recorded or counted.
+    /// The run is over for measurements: nothing more is recorded or counted.
     #[inline(always)]
     pub fn is_closed(&self) -> bool {
         self.is(CLOSED)

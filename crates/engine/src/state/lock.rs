@@ -14,8 +14,8 @@ pub(crate) struct LockIx(pub u32);
 pub(crate) struct Lock {
     pub line: LineRef,
     pub name: Box<str>,
-    /// Nobody holds it from this instant on, and nobody spins for it; [`NOT_FREE`] otherwise. Its last holder may
-    /// have run ahead and released it in the future of others.
+    /// No CPU holds it from this instant on, and none spins for it; [`NOT_FREE`] otherwise. Its last holder may have
+    /// run ahead and released it in the future of others.
     pub free_from: Cell<u64>,
     pub holder: Cell<Option<CpuId>>,
     pub acquired_at: Cell<u64>,

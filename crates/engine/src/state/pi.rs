@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use schedlab_trace::TaskId;
 use schedlab_workload::{ObjectId, Reservation};
 
-/// What a task has from who waits for its mutexes, where that is more than its own.
+/// The attributes that a task has from the waiters for its mutexes, if these are more than its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Inherited {
     #[default]
@@ -47,7 +47,7 @@ impl Rank {
 pub(crate) struct PiMutex {
     /// `None` with waiters: it was released, and the first of them has been woken to take it.
     pub owner: Option<TaskId>,
-    /// The most urgent first, equals in the order in which they came. The rank is that of when it was told last.
+    /// The most urgent first, equals in the order in which they came. The rank is the last reported one.
     pub waiters: Vec<(TaskId, Rank)>,
 }
 
@@ -65,7 +65,7 @@ impl PiMutex {
         self.waiters.retain(|&(waiter, _)| waiter != task);
     }
 
-    /// `try_to_take_rt_mutex()`: it is free, and nobody as urgent waits for it.
+    /// `try_to_take_rt_mutex()`: it is free, and no task as urgent waits for it.
     pub fn try_take(&mut self, task: TaskId, rank: Rank) -> bool {
         let goes_first = |(waiter, other): (TaskId, Rank)| waiter == task || rank < other;
         let takes = self.owner.is_none() && self.first().is_none_or(goes_first);

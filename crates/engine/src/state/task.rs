@@ -177,7 +177,7 @@ pub(crate) struct Task {
     pub rt_slice_left_ticks: Cell<u32>,
     pub fair: crate::state::fair::Entity,
     pub dl: crate::state::deadline::Entity,
-    /// What it has from who waits for its mutexes.
+    /// The attributes that it has from the waiters for its mutexes.
     pub inherited: Cell<Inherited>,
     pub pi: crate::state::pi::Holder,
     /// Of each buffer that it has touched, where it lies.
@@ -446,7 +446,7 @@ impl Nodes for TaskTable {
     #[inline]
     fn node(&self, task: u32) -> &Node {
         let task = self.get(TaskId(task));
-        &task.expect("who is on a queue is in the table").node
+        &task.expect("a task on a queue is in the table").node
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was published of just what was run.
+//! Finds the published figures of a run.
 
 use schedlab_machine::Calibration;
 use schedlab_report::RunResult;
@@ -9,7 +9,7 @@ use super::Run;
 use crate::Experiment;
 use crate::experiment::{Measured, PublishedAs};
 
-/// What a published value was used for.
+/// The use of a published value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// The machine profile was fitted to it.
@@ -18,7 +18,7 @@ pub enum Standing {
     Predicted,
 }
 
-/// What was published of just this measure, machine, workload, scheduler and number of CPUs.
+/// The figure published for exactly this measure, machine, workload, scheduler and number of CPUs.
 pub(super) fn published<'a>(
     experiment: &Experiment,
     measured: &Measured,
@@ -28,7 +28,7 @@ pub(super) fn published<'a>(
     let result = run.result;
     let named = &experiment.runs[run.planned.runs].published_as;
     let known_as = known_as(named, result)?;
-    // What tells the study's names apart is no option of its workloads.
+    // The options that distinguish the study's names are no options of its workloads.
     let but: Vec<&str> = named
         .iter()
         .filter_map(|one| one.only.as_ref()?.over.option())

@@ -1,4 +1,4 @@
-//! What the runs of an experiment say, beside what was published.
+//! Evaluates the runs of an experiment beside the published figures.
 
 mod figures;
 mod panel;
@@ -16,10 +16,10 @@ pub use panel::{Cell, Panel, Row, Summary};
 pub use spectra::{Spectrum, Timeline};
 use spectra::{spectra, timelines};
 
-/// What was run for an experiment, in the order of its plan.
+/// The runs of an experiment, in the order of its plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Results<'a> {
-    /// What was planned.
+    /// The planned runs.
     pub planned: &'a [Planned],
     /// Its simulations.
     pub simulated: &'a [RunResult],
@@ -36,7 +36,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What it is called in its row.
+    /// Its name in its row.
     fn label(&self) -> String {
         match self.planned.spec.task_layout {
             Some(layout) => format!("{}, {layout}", self.result.scheduler),
@@ -45,7 +45,7 @@ impl Run<'_> {
     }
 }
 
-/// Everything the experiment tells: a panel per measure, machine and workload. Of runs that failed only that they did.
+/// Returns the whole evaluation: a panel per measure, machine and workload. Failed runs count only as failed.
 pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure]) -> Vec<Panel> {
     let Results {
         planned,
@@ -95,7 +95,7 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
     panels
 }
 
-/// What the simulations say of each expectation.
+/// Returns the simulations' verdict on each expectation.
 pub fn findings(experiment: &Experiment, results: Results<'_>) -> Vec<Finding> {
     let runs = results.planned.iter().zip(results.simulated);
     let runs = runs.map(|(planned, result)| {
@@ -111,7 +111,7 @@ pub fn findings(experiment: &Experiment, results: Results<'_>) -> Vec<Finding> {
 }
 
 impl Measured {
-    /// What it is relative to, if it is.
+    /// Returns its base, if it is relative.
     fn base(&self) -> Option<Setting> {
         let speedup = self.metric().is_some_and(Metric::is_speedup);
         let two = || Setting {
@@ -140,7 +140,7 @@ impl Measured {
 /// Workload, machine and, where these are not the columns, number of CPUs of a panel.
 type Place = (String, String, Option<u32>);
 
-/// Runs that are told together, which differ in scheduler, seed and `over`, and in what changes along with that.
+/// Runs that are reported together, which differ in scheduler, seed and `over`, and in what changes along with that.
 fn groups<'a, 'b>(runs: &'b [Run<'a>], measured: &Measured) -> Vec<(Place, Vec<&'b Run<'a>>)> {
     let over = &measured.over;
     let mut groups: Vec<(Place, Vec<&Run<'_>>)> = Vec::new();

@@ -16,7 +16,7 @@ use crate::over::Over;
 /// an option.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Panel {
-    /// What was run, without what differs between its columns, …
+    /// The workload, without the options that differ between the columns, …
     pub workload: String,
     /// … where …
     pub machine: String,
@@ -24,7 +24,7 @@ pub struct Panel {
     pub cpus: Option<u32>,
     /// The measure, for people, with the unit.
     pub heading: String,
-    /// What the columns are.
+    /// The quantity of the columns.
     pub over: Over,
     /// Their unit, of an option that is a time or a number of bytes.
     pub unit: Option<&'static str>,
@@ -57,7 +57,7 @@ pub struct Cell {
     /// The real program in a real kernel, in a virtual machine.
     pub real: Option<Summary>,
     pub published: Option<f64>,
-    /// What the published value was used for, where there is one.
+    /// The use of the published value, if there is one.
     pub standing: Option<Standing>,
     /// A simulated run of it failed, or the one that it is in relation to: the value is of the others.
     pub failed: bool,
@@ -76,7 +76,7 @@ pub struct Summary {
 }
 
 impl Panel {
-    /// What was run where.
+    /// Returns the title: the workload, the machine and the number of CPUs.
     pub fn title(&self) -> String {
         let Panel {
             workload, machine, ..
@@ -87,7 +87,7 @@ impl Panel {
         }
     }
 
-    /// What the columns are, with the unit.
+    /// Returns the quantity of the columns, with the unit.
     pub fn axis(&self) -> String {
         match (&self.over, self.unit) {
             (Over::Cpus, _) => "CPUs".to_owned(),
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!(dss.cells[0].ratio(), Some(4.0 / 15.0));
         assert_eq!(dss.cells[1].published, Some(13.0));
         assert_eq!(dss.cells[1].standing, Some(Standing::Calibration));
-        // Nobody published that of 10 rooms, or of MQ.
+        // No figure is published for 10 rooms, or for MQ.
         assert_eq!(panel.rows[1].cells[0].published, None);
         assert_eq!(panel.rows[1].cells[0].simulated, summary(4.0, 2.0, 6.0));
         let ten = panels
@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(cells("mean hold"), [(2, true), (3, false)]);
     }
 
-    /// In relation to it nothing has a value, and whoever reads the others' is told.
+    /// In relation to it nothing has a value, and a note beside the others' values says so.
     #[test]
     fn a_run_that_did_nothing_counts_and_is_no_base() {
         let panels = evaluated(|planned| {
@@ -503,7 +503,7 @@ mod tests {
                 .iter()
                 .all(|cell| !cell.undefined)
         );
-        // Where there is nothing else, that is told.
+        // If there is nothing else, a note says so.
         let panels = evaluated(|planned| {
             let mut results = results(planned);
             for run in &mut results {
@@ -515,7 +515,7 @@ mod tests {
         assert_eq!(scaling.rows[0].cells[1].told().as_deref(), Some("!"));
     }
 
-    /// Whoever fails keeps its place, and so its colour.
+    /// A failed scheduler keeps its place, and so its colour.
     #[test]
     fn rows_and_histograms_have_the_order_of_the_file_whatever_fails() {
         let schedulers = |panel: &Panel| -> Vec<String> {

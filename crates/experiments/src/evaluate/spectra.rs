@@ -21,7 +21,7 @@ pub struct Spectrum {
 /// Measures over time of one run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Timeline {
-    /// What they have in common.
+    /// The measure of all values.
     pub measure: String,
     pub scheduler: String,
     /// Value of the panel's `over`.
