@@ -12,10 +12,7 @@ use crate::results::{self, Files, deliver};
 pub fn run(args: &CheckArgs) -> anyhow::Result<Status> {
     let view = results::view(&args.show)?;
     let [json, csv] = results::outputs(&args.show);
-    one_file_each(
-        &[json, csv],
-        [args.file.to_string_lossy().into_owned()].into_iter(),
-    )?;
+    one_file_each(&[json, csv], [args.file.to_string_lossy().into_owned()])?;
     let file = EventFile::open(&args.file)?;
     let outputs = Files::begin(&args.show)?;
     let about = file.about();
