@@ -191,7 +191,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            tally(&[rows.clone()], &MEASURES[0], 0),
+            tally(std::slice::from_ref(&rows), &MEASURES[0], 0),
             Tally { met: 0, of: 1 }
         );
         assert_eq!(tally(&[rows], &MEASURES[0], 2), Tally { met: 1, of: 1 });
