@@ -234,9 +234,10 @@ __noinline bool heap_file_again(u32 task)
 
 	lab_use_arena();
 	t = task_at(task);
-	/* All but those that came meanwhile have just been recalculated. */
 	if (!lab_unaudited(lab_glance(t->old.linked)))
 		return true;
+	/* It may have come while the lock was free. */
+	consult(t);
 	return lab_heap_add(&t->heap->heap, &t->node, heap_key(t, heap_age(t)));
 }
 

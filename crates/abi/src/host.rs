@@ -1024,7 +1024,7 @@ mod tests {
     use crate::layout::tests::compiled;
 
     #[test]
-    #[should_panic(expected = "looks at it once more")]
+    #[should_panic(expected = "the host is borrowed twice")]
     fn who_looks_at_the_host_cannot_look_again() {
         let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
         let machine = Machine::builtin("laptop").unwrap();

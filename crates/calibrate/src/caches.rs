@@ -313,7 +313,7 @@ mod tests {
             SourceKind::Measured
         );
         let told = |what: &str| report.notes.iter().any(|note| note.contains(what));
-        assert!(told("how large the last cache is"), "{:?}", report.notes);
+        assert!(told("size of the last cache"), "{:?}", report.notes);
     }
 
     #[test]

@@ -414,8 +414,8 @@ Example:
 
 Each published figure is printed beside the median of the simulated ones, with
 their lowest and highest if there are several, and the ratio of the median to
-the published figure. `*` marks figures that miss the aims (contention within 10 points, means
-within a factor of 1.5, maxima within a factor of 3).")]
+the published figure. `*` marks figures that miss the aims (contention within
+10 points, means within a factor of 1.5, maxima within a factor of 3).")]
 pub struct PublishedArgs {
     /// Only this workload, with its options [default: all that are published]
     pub workload: Option<String>,
@@ -778,7 +778,7 @@ pub struct ValidateArgs {
     /// Seed of the first run
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = seed, allow_negative_numbers = true)]
     pub seed: u64,
-    /// Give a run up after so long
+    /// Give a run up after so long: 90 (seconds), 500ms, 1.5min
     #[arg(long, value_name = "TIME", default_value_t = Duration::from_secs(120), value_parser = limit, allow_negative_numbers = true)]
     pub time_limit: Duration,
     /// Measure although other programs keep the machine busy

@@ -385,12 +385,20 @@ pub const ROWS: &[Row] = &[
         cure: "Compile it against newer scx headers.",
     },
     Row {
-        pattern: r"Invalid cpuperf target (?P<perf>\d+) for CPU (?P<cpu>\d+)|Invalid target CPU (?P<target>-?\d+)",
+        pattern: r"Invalid cpuperf target (?P<perf>\d+) for CPU (?P<cpu>\d+)",
         culprit: Culprit::CpuPerf,
-        says: "The scheduler asked for a performance level or of a CPU that does not exist (scx_bpf_cpuperf_set()).",
+        says: "The scheduler asked for the performance level $perf of CPU $cpu, which does not exist.",
         function: "scx_bpf_cpuperf_set()",
-        rule: "Levels go from 0 to SCX_CPUPERF_ONE (1024), and from an op only for a CPU whose run queue is not held by another one.",
-        cure: "Bound the level, and set it from ops.running() or ops.tick() of that CPU.",
+        rule: "Levels go from 0 to SCX_CPUPERF_ONE (1024).",
+        cure: "Bound the level by SCX_CPUPERF_ONE.",
+    },
+    Row {
+        pattern: r"Invalid target CPU (?P<cpu>-?\d+)",
+        culprit: Culprit::CpuPerf,
+        says: "The scheduler asked for a performance level of CPU $cpu from an op that holds the run queue of another CPU.",
+        function: "scx_bpf_cpuperf_set()",
+        rule: "An op that runs under the lock of a run queue may set the level of that CPU only.",
+        cure: "Set the level from ops.running() or ops.tick() of that CPU.",
     },
     Row {
         pattern: r"accessing rq without holding rq lock",
@@ -463,7 +471,7 @@ pub const FAULTS: &[Row] = &[
     Row {
         pattern: r"function that is not there|kfunc|is not in the virtual kernel",
         culprit: Culprit::MissingKfunc,
-        says: "The scheduler uses a function or a field that this kernel does not have.",
+        says: "The scheduler uses a kfunc or a field that this kernel does not have.",
         function: "add_subprog_and_kfunc()",
         rule: "A program that calls an unknown kfunc is not loaded, unless the call is guarded by bpf_ksym_exists().",
         cure: "Guard the call with bpf_ksym_exists(), or choose another kernel (--kernel).",

@@ -33,8 +33,11 @@ fn told(name: &str, options: &str) -> String {
         "{message}"
     );
     let text = message.strip_prefix("unregistered from BPF, code 0x7 (");
-    let text = text.and_then(|text| text.strip_suffix(')'));
-    text.unwrap_or_else(|| panic!("{message}")).to_owned()
+    // The place of the call follows.
+    let text =
+        text.and_then(|text| text.split_once(&format!("), in ops.running at {name}.bpf.c:")));
+    let (text, _) = text.unwrap_or_else(|| panic!("{message}"));
+    text.to_owned()
 }
 
 /// Why it ends where it does what no scheduler may.

@@ -119,7 +119,7 @@ fn the_spread_names_best_and_worst() {
         &one,
         "1 of 12 schedulers comes within reach of the best (200 messages/s); the worst has 100 % more.",
     );
-    one.study.worst = 2_199.0;
+    one.study.worst = 2_199.2;
     says(&one, "(200 messages/s); the worst has 1000 % more.");
     one.study.worst = 200.0 * 125.39;
     says(&one, "(200 messages/s); the worst has 125 times as much.");

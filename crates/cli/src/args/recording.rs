@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use schedlab_trace::Duration;
 
 /// Arguments of `record`
 #[derive(Args, Debug)]
@@ -21,9 +22,9 @@ pub struct RecordArgs {
     /// The workload file to write [default: COMMAND.workload, or machine.workload]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Record the whole machine for so many seconds instead of a command
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600), conflicts_with = "command", allow_negative_numbers = true)]
-    pub duration: Option<u32>,
+    /// Record the whole machine for so long instead of a command: 10 (seconds), 500ms, 1.5min
+    #[arg(long, value_name = "TIME", value_parser = super::limit, conflicts_with = "command", allow_negative_numbers = true)]
+    pub duration: Option<Duration>,
     /// Keep what perf wrote in this file, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perf_data: Option<PathBuf>,
@@ -54,7 +55,7 @@ pub struct CutArgs {
     /// Begin so long after the first event (500ms, 2s; a number alone: seconds)
     #[arg(long, value_name = "TIME")]
     pub from: Option<String>,
-    /// End so long after the first event
+    /// End so long after the first event (500ms, 2s; a number alone: seconds)
     #[arg(long, value_name = "TIME")]
     pub to: Option<String>,
 }

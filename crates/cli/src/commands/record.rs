@@ -113,7 +113,10 @@ fn perf(args: &RecordArgs, data: &Path) -> anyhow::Result<Option<String>> {
     }
     perf.arg("-o").arg(data).arg("--");
     match args.duration {
-        Some(seconds) => perf.args(["sleep".to_owned(), seconds.to_string()].map(OsString::from)),
+        Some(time) => {
+            let seconds = time.to_std().as_secs_f64().to_string();
+            perf.args(["sleep".to_owned(), seconds].map(OsString::from))
+        }
         None => perf.args(&args.command),
     };
     let status = match perf.status() {

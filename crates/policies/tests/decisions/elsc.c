@@ -13,7 +13,6 @@
  */
 #define POLICY "../../../../policies/elsc.bpf.c"
 #define OPS elsc_ops
-#define RECALCULATES_LOCKED
 #include "../rules/script.h"
 
 static void variant(const char *name)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #define POLICY "../../../../policies/elsc-heap.bpf.c"
 #define OPS elsc_heap_ops
-#define RECALCULATES_LOCKED
 #include "../rules/script.h"
 
 static void variant(const char *name) { }

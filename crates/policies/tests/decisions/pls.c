@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #define POLICY "../../../../policies/pls.bpf.c"
 #define OPS pls_ops
-#define RECALCULATES_LOCKED
 #include "../rules/script.h"
 
 static void variant(const char *name) { }

@@ -2,7 +2,6 @@
 /* The rules of docs/schedulers/elsc.md, one test a rule. `elsc NAME` runs one. */
 #define POLICY "../../../../policies/elsc.bpf.c"
 #define OPS elsc_ops
-#define RECALCULATES_LOCKED
 #include "script.h"
 #include "queue24.h"
 #include "pinned.h"

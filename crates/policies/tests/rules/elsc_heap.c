@@ -2,7 +2,6 @@
 /* The rules of docs/schedulers/elsc-heap.md, one test a rule. `elsc_heap NAME` runs one. */
 #define POLICY "../../../../policies/elsc-heap.bpf.c"
 #define OPS elsc_heap_ops
-#define RECALCULATES_LOCKED
 #include "script.h"
 #include "queue24.h"
 #include "pinned.h"

@@ -2,7 +2,6 @@
 /* The rules of docs/schedulers/pls.md, one test a rule. `pls NAME` runs one. */
 #define POLICY "../../../../policies/pls.bpf.c"
 #define OPS pls_ops
-#define RECALCULATES_LOCKED
 #include "script.h"
 #include "queue24.h"
 #include "pinned.h"

@@ -161,7 +161,7 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
-        assert!(text.contains("-18%*") && text.contains("+1% "), "{text}");
+        assert!(text.contains("-18%*") && text.contains("+1%"), "{text}");
         assert!(text.contains("×35*") && text.contains("-98%*"), "{text}");
         assert!(text.contains("nothing to compare"), "{text}");
         assert!(text.contains("0 of 1            1 of 1"), "{text}");
