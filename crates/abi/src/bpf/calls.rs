@@ -154,6 +154,11 @@ fn of_dsqs(name: &str) -> Option<HostFn> {
 fn of_cpus(name: &str) -> Option<HostFn> {
     Some(match name {
         "scx_bpf_kick_cpu" => host_fn!(|c, cpu: i32, flags: u64| cpu::kick(c, cpu, flags)),
+        "scx_bpf_cpuperf_cap" => host_fn!(|c, cpu: i32| cpu::cpuperf_cap(c, cpu)),
+        "scx_bpf_cpuperf_cur" => host_fn!(|c, cpu: i32| cpu::cpuperf_cur(c, cpu)),
+        "scx_bpf_cpuperf_set" => {
+            host_fn!(|c, cpu: i32, perf: u32| cpu::cpuperf_set(c, cpu, perf))
+        }
         "scx_bpf_select_cpu_dfl" => {
             host_fn!(|c, p: *mut Task, prev: i32, flags: u64, idle: *mut bool| {
                 cpu::select_dfl(c, p, prev, flags, idle)
