@@ -41,7 +41,7 @@ pub fn read(root: &Path) -> Result<Needs, String> {
     Ok(modules.needs())
 }
 
-/// What is read of one module before names are followed.
+/// The parts of one module that are read before names are followed.
 #[derive(Default)]
 struct Parts {
     file: PathBuf,

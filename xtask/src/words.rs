@@ -16,19 +16,19 @@ const PATTERNS: [Pattern; 5] = [
     Pattern {
         name: "a line that begins with What, Who, Whose or Whoever",
         instead: "begin with a verb and its object: `Returns …`, `Holds …`",
-        lines_max: 133,
+        lines_max: 5,
         matches: begins_with_a_question_word,
     },
     Pattern {
         name: "`told` or `tells`",
         instead: "reports, prints, gets, sends, shows",
-        lines_max: 71,
+        lines_max: 46,
         matches: |line| any_word(line, &["told", "tells"]),
     },
     Pattern {
         name: "`there is none`, `is none of`",
         instead: "absent, without, does not exist",
-        lines_max: 16,
+        lines_max: 15,
         matches: |line| {
             any_phrase(
                 line,
@@ -47,7 +47,7 @@ const PATTERNS: [Pattern; 5] = [
     Pattern {
         name: "`who` or `whoever` as a subject",
         instead: "name it: the task, the CPU, the caller",
-        lines_max: 22,
+        lines_max: 14,
         matches: |line| {
             any_word(line, &["whoever", "Whoever"])
                 || any_phrase(
@@ -84,7 +84,7 @@ const PATTERNS: [Pattern; 5] = [
     Pattern {
         name: "`that of` or `those of` in place of a noun",
         instead: "repeat the noun, or write `the task's`",
-        lines_max: 47,
+        lines_max: 43,
         matches: |line| any_phrase(line, &["that of", "those of"]),
     },
 ];

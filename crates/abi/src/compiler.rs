@@ -38,7 +38,7 @@ const FLAGS: &[&str] = &[
     "-fstack-clash-protection",
     // No floating point, which BPF has not, either.
     "-mgeneral-regs-only",
-    // What a function calls last returns to it: a backtrace has its line.
+    // Without tail calls a backtrace has the line of a function's last call.
     "-fno-optimize-sibling-calls",
     // BPF headers of others ask which side they are on.
     "-D__BPF__",

@@ -120,7 +120,7 @@ pub struct Host {
     table: Table,
     /// The environment of the call whose policy code runs.
     env: *const Env<'static>,
-    /// What the code of an object reaches.
+    /// The data that the code of an object reaches.
     pub bpf: bpf::Run,
     /// A borrow of the host is active; only debug builds keep it.
     looked_at: Cell<bool>,

@@ -142,7 +142,7 @@ impl Image {
         &self.object
     }
 
-    /// What it is a copy of as an object, if it is one.
+    /// Returns the copy of an object, if it is one.
     pub fn bpf(&self) -> Option<&bpf::Image> {
         match &self.form {
             Form::Native(_) => None,

@@ -208,7 +208,7 @@ impl Maps {
         })
     }
 
-    /// Puts the global variables of an object's arena into it, and tells where it begins.
+    /// Puts the global variables of an object's arena into it, and returns its beginning.
     pub fn put_globals(
         &mut self,
         program: Option<&Program>,

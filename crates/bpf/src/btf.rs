@@ -15,7 +15,7 @@ pub struct Type {
     pub size: u32,
 }
 
-/// What a type is.
+/// The kind of a type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     Void,
@@ -363,7 +363,7 @@ impl Btf {
         }
     }
 
-    /// What a type is without qualifiers, tags and typedefs.
+    /// Returns a type without qualifiers, tags and typedefs.
     pub fn plain(&self, mut id: TypeId) -> TypeId {
         // Types that refer to themselves are no types.
         for _ in 0..64 {

@@ -23,7 +23,7 @@ mod reloc {
 #[error("{0}")]
 pub struct ElfError(pub String);
 
-/// What an instruction refers to, by name.
+/// The target of an instruction's reference, by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Link {
     Map(String),
@@ -34,7 +34,7 @@ pub enum Link {
     },
     /// A function of the object: its index.
     Function(usize),
-    /// What a kernel has, or not.
+    /// A symbol that a kernel may have.
     Extern(String),
     /// A helper by its number.
     Helper(i32),
@@ -62,7 +62,7 @@ pub struct DataSection {
     pub pointers: BTreeMap<u64, Link>,
 }
 
-/// What the object wants of a kernel.
+/// The symbols that the object wants of a kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Extern {
     pub name: String,
@@ -305,7 +305,7 @@ impl Elf {
         Ok(())
     }
 
-    /// What the instructions of a section refer to.
+    /// Reads the references of a section's instructions.
     fn read_links(
         &mut self,
         reader: &Reader<'_, '_>,
@@ -354,7 +354,7 @@ impl Elf {
         Some(line)
     }
 
-    /// What `.BTF.ext` says of a function's section.
+    /// Reads the records of `.BTF.ext` for a function's section.
     pub fn section_info(&self, function: usize) -> Option<&SectionInfo> {
         self.info.get(&self.functions.get(function)?.section)
     }
@@ -442,7 +442,7 @@ impl Reader<'_, '_> {
             .ok_or_else(|| error("it refers to a map that is not there"))
     }
 
-    /// What the pointers of a section refer to.
+    /// Reads the references of a section's pointers.
     fn pointers(
         &self,
         section: &object::Section<'_, '_>,

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use crate::insn::{self, Insn, alu, atomic, class, jump, mode};
 use crate::program::{BUDGET, Hooks, Layout, Ref, STACK_BYTES, Unit};
 
-/// What a call of the interpreter needs besides registers.
+/// The environment of a call of the interpreter, besides registers.
 #[derive(Clone, Copy)]
 struct Machine<'a> {
     unit: &'a Unit,

@@ -8,7 +8,7 @@ use crate::elf::{Elf, ElfError, Link};
 use crate::insn::{Insn, pseudo};
 use crate::program::{Function, Hooks, HostFn, HostFunction, Ref, Unit};
 
-/// What a kernel has.
+/// A kernel's answers to an object.
 pub trait Kernel {
     /// Its types.
     fn types(&self) -> &Btf;

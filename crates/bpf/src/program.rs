@@ -8,7 +8,7 @@ use crate::insn::Insn;
 /// A function of the host: `f(run, r1, …, r5) -> r0`. `run` is what the program was entered with.
 pub type HostFn = unsafe extern "C" fn(*mut c_void, u64, u64, u64, u64, u64) -> u64;
 
-/// What an instruction refers to beyond its own bits.
+/// The target of an instruction beyond its own bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ref {
     /// A wide load of the address of data: so many bytes from the beginning of the run's data.
@@ -29,7 +29,7 @@ pub struct Function {
     /// Its symbol.
     pub name: String,
     pub insns: Vec<Insn>,
-    /// What instructions refer to, by index of their first slot.
+    /// The targets of instructions, by index of their first slot.
     pub refs: BTreeMap<usize, Ref>,
 }
 
@@ -50,7 +50,7 @@ pub struct HostFunction {
     pub call: HostFn,
 }
 
-/// What the host does beside calls. The first argument is that of the program.
+/// The host's work beside calls. The first argument is the program's.
 #[derive(Clone, Copy)]
 pub struct Hooks {
     /// Before an atomic operation: `r1` is the address, `r2` the bytes, `r3` 1 where it writes.

@@ -24,7 +24,7 @@ use crate::insn::{self, FRAME, Insn, alu, atomic, class, jump, mode};
 use crate::program::{BUDGET, Function, Hooks, HostFn, Layout, Ref, STACK_BYTES, Unit};
 use crate::verify::{Invalid, verify};
 
-/// What native code begins with: the run, and the registers r1 to r5.
+/// The arguments of native code: the run, and the registers r1 to r5.
 pub type Entry = unsafe extern "C" fn(*mut c_void, u64, u64, u64, u64, u64) -> u64;
 
 /// Bytes below the stack pointer that must be accessible where a function begins, for the host's functions that it calls.
@@ -147,7 +147,7 @@ pub fn translate(unit: &Unit, layout: Layout) -> Result<Code, TranslateError> {
                 let base = entries[piece.function];
                 piece.code = base + piece.code.start..base + piece.code.end;
             }
-            // What is between two pieces saves registers for the one before it.
+            // Code between two pieces saves registers for the one before it.
             pieces.extend(entries.iter().enumerate().map(|(function, &start)| Piece {
                 code: start..start,
                 function,
@@ -311,7 +311,7 @@ impl<'a> Translator<'a> {
             }
             let insn = insns[index];
             let size = 1 + usize::from(insn.is_wide());
-            // What nothing leads to has no block.
+            // Unreachable code has no block.
             if is_open {
                 self.builder.set_srcloc(SourceLoc::new(index as u32));
                 self.pending += 1;

@@ -73,7 +73,7 @@ pub enum Command {
     /// Compare a recorded program with its replay in simulation
     Replay(ReplayArgs),
     /// Write a machine profile: of this machine by measuring it, or of another
-    /// one from what it tells of itself
+    /// one from its own description
     #[command(after_help = "\
 Examples:
   schedlab calibrate -o here.toml

@@ -93,7 +93,7 @@ fn a_replay_stands_beside_its_recording() {
             );
         }
     }
-    // What was recorded is what the file says.
+    // The file holds what was recorded.
     let file = std::fs::read_to_string(folder.path().join("pipe.workload")).unwrap();
     let recorded = measures["makespan_ns"]["recorded"].as_u64().unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! What the virtual kernel and its users agree on: scenarios and their outcome, policies and their requests.
+//! The contract between the virtual kernel and its users: scenarios and their outcome, policies and their requests.
 
 pub mod consts;
 pub(crate) mod ids;

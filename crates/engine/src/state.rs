@@ -1,4 +1,4 @@
-//! What a run consists of: data that knows no executor.
+//! State of a run: data that knows no executor.
 
 pub(crate) mod costs;
 pub(crate) mod cpu;

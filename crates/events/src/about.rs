@@ -1,4 +1,4 @@
-//! What a file of events tells of its run besides the events.
+//! The facts about a run that its file of events holds besides the events.
 
 use schedlab_report::{Measures, RunResult, Sources};
 use schedlab_trace::Duration;
@@ -45,7 +45,7 @@ impl About {
         Duration::from_ns(self.stall_bound_ns.unwrap_or(u64::MAX))
     }
 
-    /// Takes over a result, whose measures `of_events` tells again from the events alone.
+    /// Takes over a result; `of_events` has its measures computed from the events alone.
     #[must_use]
     pub fn of(self, result: &RunResult, of_events: &Measures) -> About {
         let mut beside = Measures::default();

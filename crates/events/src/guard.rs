@@ -1,4 +1,4 @@
-//! The check sum of a file's rows: a damaged file is told, not decoded.
+//! The check sum of a file's rows: a damaged file is reported, not decoded.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Reads events. What a file has is checked before a listener is told of it: recorders rely on it.
+//! Reads events. Each row is checked before a listener receives it: recorders rely on it.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
@@ -98,7 +98,7 @@ impl EventFile {
         })
     }
 
-    /// What the file tells of its run.
+    /// Returns the facts about its run.
     pub fn about(&self) -> &About {
         &self.about
     }

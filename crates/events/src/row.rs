@@ -7,7 +7,7 @@ use schedlab_trace::{
 /// Rows that are written, and read, together.
 pub const GROUP: usize = 1 << 16;
 
-/// What a row is of. The names are those in the file.
+/// The kind of a row. The names are the file's.
 macro_rules! kinds {
     ($($kind:ident $name:literal,)*) => {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -160,7 +160,7 @@ impl<W: Write + Send> EventWriter<W> {
         self.count
     }
 
-    /// Writes the rest and what the file tells of its run.
+    /// Writes the rest and the facts about the run.
     ///
     /// # Errors
     /// Something could not be written, now or before.

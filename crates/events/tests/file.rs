@@ -1,4 +1,4 @@
-//! What a file of events keeps: every event and definition, in few bytes; and what it says when it is no such file.
+//! A file of events keeps every event and definition in few bytes; any other file is refused in one line.
 
 use std::fs;
 use std::path::Path;

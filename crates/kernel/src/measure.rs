@@ -47,7 +47,7 @@ pub struct Want {
 }
 
 impl Want {
-    /// Whether events are told at all.
+    /// Whether events are streamed at all.
     pub fn hears(&self) -> bool {
         self.events || self.check
     }
@@ -375,7 +375,7 @@ impl Measurement {
         Ok(())
     }
 
-    /// Stops counting, tells the last events and reads everything.
+    /// Stops counting, streams the last events and reads everything.
     ///
     /// # Errors
     /// A map cannot be read.

@@ -6,7 +6,7 @@ use schedlab_trace::PrevState;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RawEvent {
     pub at_ns: u64,
-    /// What happened.
+    /// The kind of event.
     pub kind: RawKind,
     /// The CPU it happened on.
     pub cpu: u32,

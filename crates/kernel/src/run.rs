@@ -99,9 +99,9 @@ pub struct Outcome {
     pub measures: Measures,
     /// Those that were counted, …
     pub counted: Measures,
-    /// … and those of the told events.
+    /// … and the measures of the streamed events.
     pub told: Measures,
-    /// Which events were told; `None` where there are none, or some were lost.
+    /// The kinds of events that were streamed; `None` without events, or if some were lost.
     pub shown: Option<Sources>,
     /// Wakeup latencies: smallest value, largest value, count of each bucket.
     pub wakeup_latency: Vec<(u64, u64, u64)>,
@@ -340,7 +340,7 @@ impl Wait<'_> {
             if let Some(status) = group.ended() {
                 return Ok(End::Exited(status));
             }
-            // What runs after an ejection is no longer the policy's: it is stopped, not measured.
+            // A program that runs on after an ejection is not the policy's any more: it is stopped, not measured.
             if self.policy.is_some_and(|p| !p.is_running()) {
                 return Ok(End::Ejected);
             }

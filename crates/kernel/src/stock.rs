@@ -21,9 +21,9 @@ pub enum Spoils {
 /// One thing that is not as in an ordinary kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What was found, and where.
+    /// The finding and its place.
     pub text: String,
-    /// What it spoils.
+    /// The comparisons that it spoils.
     pub spoils: Spoils,
 }
 
@@ -62,7 +62,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let mut found = Vec::new();
     for word in read("proc/cmdline").split_whitespace() {
-        // What follows is for the first process.
+        // The rest is for the first process.
         if word == "--" {
             break;
         }

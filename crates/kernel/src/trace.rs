@@ -20,7 +20,7 @@ use crate::topology;
 /// until its record has a place in the buffer. A CPU of a virtual machine may be taken away meanwhile.
 pub const WINDOW_NS: u64 = 200_000_000;
 
-/// What the records show. `yields`, `migrations` and `ipis` depend on which programs this kernel lets attach.
+/// The facts that the records show. `yields`, `migrations` and `ipis` depend on which programs this kernel lets attach.
 pub const SHOWN: Sources = Sources {
     schedule: false,
     examined: false,

@@ -44,7 +44,7 @@ const TOLERANCES: [(&str, f64); 7] = [
     ("fairness.jain", 1e-4),
 ];
 
-/// What both ways know of every program.
+/// The measures that both ways have for every program.
 const BOTH: [&str; 9] = [
     "schedule.picked_elsewhere",
     "schedule.priority_inversions",

@@ -17,7 +17,7 @@ impl CoreKind {
     }
 }
 
-/// What a CPU has of its own.
+/// The traits of a CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoreTraits {
     /// See [`CoreKind::capacity`].
@@ -37,7 +37,7 @@ impl CoreTraits {
 }
 
 impl Machine {
-    /// What each CPU has of its own, by its number.
+    /// Returns the traits of each CPU, by its number.
     pub fn core_traits(&self) -> Vec<CoreTraits> {
         let kinds: Vec<(CpuSet, &CoreKind)> = self
             .core_kinds
@@ -90,7 +90,7 @@ impl Machine {
     }
 }
 
-/// What is wrong with the kinds of core of a machine: the field and what to do.
+/// Returns the fault in a machine's kinds of core: the field and the remedy.
 pub(crate) fn complaint(
     kinds: &BTreeMap<String, CoreKind>,
     machine: &Machine,

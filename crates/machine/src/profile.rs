@@ -208,7 +208,7 @@ pub struct Interference {
     pub refill_remote_ns_per_kb: u64,
 }
 
-/// What some cores have in common and others have not: performance and efficiency cores, clusters of a phone.
+/// Traits that some cores share and others lack: performance and efficiency cores, clusters of a phone.
 #[derive(Clone, PartialEq, Debug, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreKind {

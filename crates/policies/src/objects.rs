@@ -37,7 +37,7 @@ pub fn from_bytes(name: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectErrors>
     Object::from_bpf(name, elf, kernel_types())
 }
 
-/// What a path holds: the object, and notes for its user.
+/// Reads the object at a path, with notes for its user.
 type Read = (Arc<Object>, Vec<String>);
 
 /// Reads an object.

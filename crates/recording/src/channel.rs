@@ -169,7 +169,7 @@ impl Channels {
                 .flat_map(|step| self.replaced(step, &replaced, &tokens, &reader_of))
                 .collect();
         }
-        // What a task waits for with its data is in the reads now.
+        // The waits for data are in the reads now.
         for (task, of) in tasks.iter_mut().enumerate() {
             if replaced[task] {
                 of.steps

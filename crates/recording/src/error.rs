@@ -1,4 +1,4 @@
-//! What can be wrong with a recording.
+//! Faults of a recording.
 
 /// Why a recording cannot be used: one line with the file, the place and the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum RecordingError {
     Foreign {
         /// The file.
         path: String,
-        /// What it seems to be.
+        /// The kind of file that it seems to be.
         what: String,
     },
     /// It ends too early.
@@ -27,7 +27,7 @@ pub enum RecordingError {
     Truncated {
         /// The file.
         path: String,
-        /// What is missing.
+        /// The missing part.
         message: String,
     },
     /// It contradicts its format.
@@ -37,7 +37,7 @@ pub enum RecordingError {
         path: String,
         /// The line, or the offset in bytes.
         place: String,
-        /// What is wrong.
+        /// The fault.
         message: String,
     },
     /// It lacks events without which nothing can be inferred.

@@ -90,12 +90,12 @@ pub enum Call {
     Other,
 }
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum What {
     /// The CPU went from one task to another.
     Switch {
-        /// Who ran.
+        /// The task that ran.
         prev: Tid,
         /// Its name.
         prev_comm: Comm,
@@ -103,7 +103,7 @@ pub enum What {
         prev_prio: i32,
         /// How it left.
         left: Left,
-        /// Who runs now.
+        /// The task that runs now.
         next: Tid,
         /// Its name.
         next_comm: Comm,
@@ -112,7 +112,7 @@ pub enum What {
     },
     /// The current task, or an interrupt, begins to wake a task.
     Waking {
-        /// Who is woken.
+        /// The task that is woken.
         task: Tid,
         /// Its name.
         comm: Comm,
@@ -124,7 +124,7 @@ pub enum What {
     },
     /// The current task created another one.
     Fork {
-        /// Who forked.
+        /// The task that forked.
         parent: Tid,
         /// The new task.
         child: Tid,
@@ -169,7 +169,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// What a recording says about itself, as far as it does.
+/// The facts that a recording states about itself.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct About {
     /// Its format, in words.

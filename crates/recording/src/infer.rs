@@ -65,7 +65,7 @@ pub enum Select {
     All,
 }
 
-/// What ended a wait.
+/// The event that ended a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wake {
     /// A post of that number, and whether data came with it.
@@ -97,7 +97,7 @@ struct Task {
     process: Tid,
     prio: i32,
     is_member: bool,
-    /// What it belongs to was found out.
+    /// Its owner is known.
     is_recorder: bool,
     state: State,
     call: Option<Call>,
@@ -125,9 +125,9 @@ pub struct Inference {
     first_ns: Option<u64>,
     tasks: Vec<Task>,
     by_tid: BTreeMap<Tid, usize>,
-    /// Who runs on each CPU.
+    /// The task on each CPU.
     on_cpu: BTreeMap<u32, usize>,
-    /// What the source said of processes before it told of the fork.
+    /// Facts about processes that came before their fork.
     processes: BTreeMap<Tid, Tid>,
     /// By post: whether a wait took it.
     posts: Vec<bool>,
@@ -151,12 +151,12 @@ pub struct Inference {
     tally: Tally,
 }
 
-/// What was inferred.
+/// The result of the inference.
 #[derive(Clone, Debug)]
 pub struct Inferred {
     /// The workload file.
     pub file: File,
-    /// What the reader should know.
+    /// Notes for the reader.
     pub warnings: Vec<String>,
 }
 
@@ -356,7 +356,7 @@ impl Inference {
         self.tasks[slot].debt_ns += ns;
     }
 
-    /// What the task has run becomes a step.
+    /// The time that the task has run becomes a step.
     fn flush(&mut self, slot: usize) {
         let task = &mut self.tasks[slot];
         let paid = task.debt_ns.min(task.time_ns);
@@ -439,7 +439,7 @@ impl Inference {
                 (None, None) => (at_ns, None),
             };
             if counts {
-                // What came early is known only now.
+                // Facts that came early are known only now.
                 self.tally.runnable(woken_ns, slot, true);
                 self.wait(slot, since_ns, woken_ns, wake);
             } else {
@@ -672,7 +672,7 @@ impl Inference {
                 }
                 State::Blocked { since_ns, wake } => {
                     *since_ns = at_ns;
-                    // Who woke it does not post in the window.
+                    // The waker does not post in the window.
                     if let Some((woken_ns, wake)) = wake {
                         (*woken_ns, *wake) = (at_ns, Wake::Outside);
                         if task.is_member {

@@ -1,4 +1,4 @@
-//! What a recording holds, and how a replay compares, as text of 80 columns.
+//! Writes a recording, and its comparison with a replay, as text of 80 columns.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -70,7 +70,7 @@ fn by_name(file: &File, only: Option<&str>) -> Vec<(String, Named)> {
     names
 }
 
-/// What a workload file says of its recording: program, losses, waits, tasks. `only` keeps tasks whose names contain it.
+/// Describes the recording of a workload file: program, losses, waits, tasks. `only` keeps tasks whose names contain it.
 pub fn show(name: &str, file: &File, only: Option<&str>) -> String {
     let mut text = String::new();
     let head = &file.head;

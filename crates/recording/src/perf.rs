@@ -222,7 +222,7 @@ fn tid(number: i64) -> Tid {
     Tid::try_from(number).unwrap_or(-1)
 }
 
-/// What a tracepoint's raw bytes say; `None` if they do not fit its format.
+/// Decodes a tracepoint's raw bytes; `None` if they do not fit its format.
 fn what(point: Point, format: &Format, raw: Raw<'_>, machine: &str) -> Option<What> {
     let number = |name: &str| format.number(raw, name);
     let task = |name: &str| number(name).map(tid);

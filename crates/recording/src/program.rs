@@ -10,7 +10,7 @@ use crate::channel::Channels;
 use crate::tally::Tally;
 use crate::{About, Tid};
 
-/// What a task did, with the recording's own numbers.
+/// The actions of a task, with the recording's own numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Raw {
     Run(u64),
@@ -210,7 +210,7 @@ fn nice(prio: i32) -> i8 {
     }
 }
 
-/// What a task beside the program did on the program's CPUs; the rest of its time it was away.
+/// The time of a task beside the program on the program's CPUs; the rest of its time it was away.
 fn beside(steps: &mut Vec<Raw>, cpus: &BTreeSet<u32>) {
     let mut kept = Vec::new();
     let mut away_ns = 0;

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read as _};
 
 use crate::{About, Event, RecordingError, perf, text};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// `perf.data`.

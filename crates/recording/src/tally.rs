@@ -18,7 +18,7 @@ pub enum Off {
     Exited,
 }
 
-/// What was counted of one task. Times in ns.
+/// The counts of one task. Times in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OfTask {
     /// CPU time.
@@ -112,7 +112,7 @@ impl Tally {
         of.on_since.is_some() || of.switches > 0
     }
 
-    /// What was counted of a task.
+    /// Returns the counts of a task.
     pub fn of(&self, task: usize) -> OfTask {
         self.tasks.get(task).copied().unwrap_or_default()
     }
@@ -151,7 +151,7 @@ impl Replayed {
         self.tally.measured()
     }
 
-    /// What was counted of the tasks of one name, together.
+    /// The counts of the tasks of one name, together.
     pub fn named(&self, comm: &str) -> OfTask {
         let mut sum = OfTask::default();
         for (task, name) in self.names.iter().enumerate() {

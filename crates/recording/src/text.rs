@@ -257,7 +257,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text[found?.0 + key.len()..].split_whitespace().next()
 }
 
-/// What is between two keys: names may hold spaces.
+/// Returns the text between two keys: names may hold spaces.
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     let begin = text.find(from)? + from.len();
     let end = begin + text[begin..].find(to)?;

@@ -19,7 +19,7 @@ pub enum Origin {
     EventsOrCounters,
     /// Programs at tracepoints of the kernel, of which no event is told: it would cost too much.
     Counters,
-    /// What the policy counts about itself.
+    /// The policy's own counters.
     Policy,
     /// The model of the caches.
     Caches,
@@ -54,7 +54,7 @@ pub trait Beside {
     fn measures(&self, measures: &mut Measures);
 }
 
-/// What the kernel's counters know, too.
+/// Measures that the kernel's counters have, too.
 const COUNTED: [&str; 21] = [
     "schedule.picked_elsewhere",
     "schedule.priority_inversions",
@@ -79,7 +79,7 @@ const COUNTED: [&str; 21] = [
     "fairness.jain",
 ];
 
-/// What a policy counts about itself in a real kernel, besides `policy.…`.
+/// The own counters of a policy in a real kernel, besides `policy.…`.
 const COUNTED_BY_POLICIES: [&str; 10] = [
     "schedule.choices",
     "schedule.examined_mean",

@@ -270,7 +270,7 @@ impl MetricsRecorder {
         self.other_starters.borrow().contains(&task)
     }
 
-    /// What was before `at` does not count; where the tasks are stays known.
+    /// Events before `at` do not count; the places of the tasks stay known.
     #[cold]
     fn begins(&self, at: Instant) {
         self.begin.set(at);

@@ -143,7 +143,7 @@ fn what_was_before_the_beginning_does_not_count() {
             (25, 0, Event::Ipi { to: CpuId(1) }),
             (30, 1, switch(Some((B, PrevState::Blocked)), None)),
             (100, 0, Event::Begin),
-            // What slept at the beginning starts like a new task: no wakeup's latency, no migration.
+            // A task that slept at the beginning starts like a new one: no wakeup's latency, no migration.
             (110, 0, migrate),
             (120, 0, wakeup(B, 1)),
             (150, 1, switch(None, Some(B))),

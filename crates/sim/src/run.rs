@@ -407,7 +407,7 @@ fn by_offset(cache: &CacheModel) -> Vec<(String, Buckets)> {
     ]
 }
 
-/// What the policy counted about itself, on each CPU.
+/// The policy's own counts, of each CPU.
 struct PolicyCounts<'a>(&'a [Probes]);
 
 impl Beside for PolicyCounts<'_> {
@@ -420,7 +420,7 @@ impl Beside for PolicyCounts<'_> {
     }
 }
 
-/// What the model of the caches counted.
+/// The counts of the model of the caches.
 struct CacheCounts<'a>(&'a CacheModel);
 
 impl Beside for CacheCounts<'_> {

@@ -68,7 +68,7 @@ const NOBODY_CALLS: [&str; 11] = [
 /// Its message has the lines and functions of both CPUs, which may be in different ops.
 const OF_TWO_CPUS: &str = "lock_order";
 
-/// What breaks a rule is told with the op and the line of the policy's own file that calls it, in each of these policies.
+/// A broken rule is reported with the op and the line of the call in the policy's own file, for each of these policies.
 #[test]
 fn each_call_that_breaks_a_rule_is_told_with_op_and_line() {
     let rules = Rules::read();

@@ -1,4 +1,4 @@
-//! What was reported of schedulers when they were in use: of CFS and EEVDF on the kernel's mailing list, of ULE in a study,
+//! Reports about schedulers from when they were in use: of CFS and EEVDF on the kernel's mailing list, of ULE in a study,
 //! of the O(1) scheduler by the test programs of its time. The policies that are named after them do the same.
 
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn a_new_idle_task_waits_a_quarter_of_a_second_under_cfs() {
     }
 }
 
-/// Who yields each millisecond keeps its quarter of a CPU under CFS and EEVDF. Under O(1) of 2.6 it goes to the expired
+/// A task that yields each millisecond keeps its quarter of a CPU under CFS and EEVDF. Under O(1) of 2.6 it goes to the expired
 /// array each time.
 #[test]
 fn who_yields_beside_hogs_keeps_its_share() {

@@ -23,7 +23,7 @@ fn run(name: &str, options: &str) -> RunResult {
     schedlab_sim::run(&spec(name, options), None).expect("it can be begun")
 }
 
-/// What it tells when it ends itself.
+/// Returns the text with which it ends itself.
 fn told(name: &str, options: &str) -> String {
     let result = run(name, options);
     let message = result.message.unwrap_or_default();

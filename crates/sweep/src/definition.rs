@@ -49,7 +49,7 @@ pub struct Asked {
 /// A part of a workload that is composed of several, and its score.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PartScore {
-    /// What its measures begin with.
+    /// The beginning of its measures' names.
     pub name: String,
     /// Unit of its score.
     pub unit: String,

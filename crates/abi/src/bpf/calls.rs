@@ -1,4 +1,4 @@
-//! What programs of objects call: kfuncs by name, helpers by number (`enum bpf_func_id`), each bound to the function that native
+//! Binds the calls of objects' programs: kfuncs by name, helpers by number (`enum bpf_func_id`), each bound to the function that native
 //! policies call.
 
 use std::ffi::{c_char, c_void};
@@ -22,7 +22,7 @@ const LOCAL: u64 = 1 << 63 | 2;
 /// The class of a `struct bpf_spin_lock` (include/native/scx/bpf.h).
 const OTHER_LOCK: u32 = 3;
 
-/// What came after 6.18, by the kernel's own names.
+/// Functions that came after 6.18, by the kernel's own names.
 const NEW_IN_7_2: &[&str] = &[
     "scx_bpf_dsq_peek",
     "__scx_bpf_select_cpu_and",
@@ -535,7 +535,7 @@ fn helper_name(number: i32) -> String {
     name.to_owned()
 }
 
-/// What the code calls by itself.
+/// Functions that the translated code calls by itself.
 pub fn hooks() -> Hooks {
     Hooks {
         atomic: host_fn!(|c, place: *const c_void, bytes: u64, writes: bool| {

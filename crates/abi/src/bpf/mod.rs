@@ -29,7 +29,7 @@ use crate::object::LeftOut;
 /// Native code lies here in an object's own addresses: behind all of its data.
 pub const CODE: u64 = 1 << 40;
 
-/// What is a run's own and code reaches through its first argument.
+/// The data of one run, which code reaches through its first argument.
 #[repr(C)]
 pub struct Run {
     /// Where its data begin.
@@ -38,7 +38,7 @@ pub struct Run {
     pub arena: u64,
     /// Instructions that were executed and not yet charged.
     pub executed: u64,
-    /// What one costs.
+    /// The cost of one.
     pub instruction_ps: u64,
     /// Copies of words that no iterator uses.
     pub free_words: Vec<*mut u64>,

@@ -1,4 +1,4 @@
-//! What an object says of itself by its BTF: the table of ops, maps, options.
+//! Reads from an object's BTF: the table of ops, maps, options.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::layout::{NR_CPUS_MAX, Ops};
 use crate::map_def::{self, MapDef, Special};
 use crate::options::{self, OptionKind, PolicyOption};
 
-/// What else is known of a policy that is an object.
+/// Further facts about a policy that is an object.
 pub struct Facts {
     pub program: Program,
     pub ops_name: String,

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::host::{Context, Host};
 
-/// What a 64-bit register can hold.
+/// A value that fits into a 64-bit register.
 pub trait Word {
     /// The value in a register.
     fn of(word: u64) -> Self;

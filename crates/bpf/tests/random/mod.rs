@@ -13,7 +13,7 @@ use schedlab_bpf::translate::translate;
 /// Bytes that programs may access from r6 on.
 const BUFFER: usize = 256;
 
-/// What is a run's own.
+/// The data of one run.
 #[repr(C)]
 pub struct Run {
     data: u64,

@@ -1,4 +1,4 @@
-//! What a file tells of a machine, in the same words whatever the file.
+//! The facts of a machine that a file holds, in one form for all kinds of files.
 
 /// One CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Private {
 /// The machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
-    /// What told it, for source texts: `lstopo's XML`.
+    /// The origin, for source texts: `lstopo's XML`.
     pub told_by: &'static str,
     /// In the order of their numbers.
     pub cpus: Vec<FoundCpu>,
@@ -42,8 +42,8 @@ pub(super) struct Found {
     /// Of these it is known that they have no memory.
     pub nodes_without_memory: Vec<usize>,
     pub processor: Option<String>,
-    /// What capacities are from, if not from the kernel's own numbers.
+    /// The origin of capacities, if not the kernel's own numbers.
     pub capacity_source: Option<&'static str>,
-    /// What was missing or strange.
+    /// Facts that were missing or strange.
     pub notes: Vec<String>,
 }

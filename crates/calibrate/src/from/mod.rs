@@ -36,7 +36,7 @@ pub enum FromError {
         file: String,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         message: String,
     },
     /// It is none of the kinds that are read, or the folder lacks something.
@@ -44,10 +44,10 @@ pub enum FromError {
     Foreign {
         /// The file or folder.
         file: String,
-        /// What is wrong and what to do.
+        /// The fault and the remedy.
         message: String,
     },
-    /// What it describes can be no machine.
+    /// Its contents can be no machine.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }
@@ -69,7 +69,7 @@ impl FromError {
     }
 }
 
-/// Makes a profile of what `path` tells of a machine: the XML of `lstopo`, the output of `lscpu -p`, or a folder with a copy
+/// Makes a profile of the machine that `path` describes: the XML of `lstopo`, the output of `lscpu -p`, or a folder with a copy
 /// of `/sys/devices/system/cpu` and `node`. Which of them it is shows in the content.
 ///
 /// # Errors
@@ -98,5 +98,5 @@ pub fn from(path: &Path) -> Result<Report, FromError> {
     profile::of(&name, &found)
 }
 
-/// What can be given.
+/// The kinds of input.
 const KINDS: &str = "give lstopo's XML (lstopo --of xml FILE), the output of lscpu -p, or a copy of /sys/devices/system";

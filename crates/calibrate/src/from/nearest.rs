@@ -2,7 +2,7 @@
 
 use schedlab_machine::{CAPACITY_SCALE, Machine, Topology};
 
-/// What is compared of a machine.
+/// The facts of a machine that are compared.
 struct Shape {
     cpus: f64,
     threads: f64,

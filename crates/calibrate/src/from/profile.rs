@@ -11,7 +11,7 @@ use super::found::{Found, FoundCpu};
 use super::nearest::{RULE, nearest};
 use crate::Report;
 
-/// The profile of the machine that `file` tells of.
+/// Makes the profile of the machine that `file` describes.
 pub(super) fn of(file: &str, found: &Found) -> Result<Report, FromError> {
     let mut notes = found.notes.clone();
     let triples = triples(found);
@@ -129,7 +129,7 @@ fn replace_section(text: &mut String, sections: &str) {
     *text = out;
 }
 
-/// The sections that the machine's own file tells.
+/// Writes the sections that the machine's own file describes.
 fn sections(found: &Found, topology: &Topology) -> String {
     let source = format!("measured: told by {}", found.told_by);
     let mut out = String::from("\n[topology]\n");

@@ -1,6 +1,6 @@
 //! A copy of `/sys/devices/system/cpu` and `/sys/devices/system/node`.
 //!
-//! What is missing in a copy is told, with its path: the machine is not here to be asked again.
+//! A file that a copy lacks is reported with its path: the machine is not at hand to be read again.
 
 use std::fs;
 use std::path::Path;

@@ -28,7 +28,7 @@ pub struct RecordArgs {
     /// Keep what perf wrote in this file, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perf_data: Option<PathBuf>,
-    /// Do not record system calls: less overhead, but sleeps and yields are not told from other waits
+    /// Do not record system calls: less overhead, but sleeps and yields look like other waits
     #[arg(long)]
     pub no_calls: bool,
     #[command(flatten)]

@@ -52,7 +52,7 @@ fn cut(args: &CutArgs, costs: Costs) -> anyhow::Result<Options> {
     Ok(options)
 }
 
-/// Reads a recording, tells what its user should know, and gives its workload file.
+/// Reads a recording, prints its notes, and returns its workload file.
 pub fn inferred(path: &Path, options: &Options) -> anyhow::Result<File> {
     let name = path.display().to_string();
     let (inferred, about) = progress::reading(|| import(&name, options))?;

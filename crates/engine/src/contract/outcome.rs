@@ -52,7 +52,7 @@ pub struct ExitInfo {
 pub struct Place {
     /// The op that makes it.
     pub op: OpKind,
-    /// `file:line` of the policy, if that can be told.
+    /// `file:line` of the policy, if it is known.
     pub line: Option<String>,
 }
 

@@ -43,7 +43,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Some(former) = found[task.index()].replace(at) else {
             return;
         };
-        // Who is about to run may still be on its queue, and who stops may be on one again.
+        // A task that is about to run may still be on its queue, and one that stops may be on one again.
         let runs = |at| matches!(at, Whereabouts::Runs(_));
         assert!(
             self.task(task).on_cpu.get() && runs(at) != runs(former),
@@ -196,7 +196,7 @@ mod tests {
 
     type Run = Kernel<Stub, RefCell<Events>>;
 
-    /// What the check says of a run's first state after `act`.
+    /// Returns the check's complaint about a run's first state after `act`.
     fn complaint(act: impl FnOnce(&Run, &Task)) -> String {
         let tasks = vec![periodic("a", 1, 1, 1), periodic("b", 1, 1, 1)];
         let kernel = Run::new(scenario(2, tasks), Stub::minimal(), RefCell::default());

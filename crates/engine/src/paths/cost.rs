@@ -81,7 +81,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.working_set_bytes.min(holds) * per_kb / 1_024
     }
 
-    /// What a KB of the memory of the node of `cpu` costs, which may be that of another node.
+    /// Returns the cost of a KB of memory for the node of `cpu`, which may lie on another node.
     fn refill_from_memory_ns_per_kb(&self, cpu: CpuId) -> u64 {
         let topology = &self.machine.topology;
         let node = topology.cpu(cpu).node;
@@ -91,7 +91,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// What a KB costs between two nodes: the profile's number is that of the nearest ones, and the others take longer as
+    /// Returns the cost of a KB between two nodes: the profile has the number of the nearest ones, and others take longer as
     /// they are farther by the firmware's table, which compares latencies (ACPI, System Locality Information Table).
     fn remote_refill_ns_per_kb(&self, from: u32, to: u32) -> u64 {
         let topology = &self.machine.topology;

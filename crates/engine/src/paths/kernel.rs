@@ -914,7 +914,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return None;
         }
         let c = self.cpu(self.running.get());
-        // What carries out an insertion may call another op.
+        // Carrying out an insertion may call another op.
         let by_op = !matches!(c.this.op.get(), None | Some(OpKind::Dispatch));
         match c.inserting.get() {
             Some(task) if !by_op => self.policy.place_of_insertion(task),

@@ -10,11 +10,11 @@ pub(crate) struct Costs {
     pub lock_ps: u64,
     /// The other hardware threads of each CPU's core.
     pub siblings: Vec<Vec<CpuId>>,
-    /// What each CPU has of its own.
+    /// The traits of each CPU.
     pub traits: Vec<CoreTraits>,
     /// Cores differ in capacity (`sched_asym_cpucap_active()`).
     pub is_asymmetric: bool,
-    /// Who does not fit into the last-level cache is slower.
+    /// A task that does not fit into the last-level cache is slower.
     pub watches_llcs: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the deadline class keeps of a task and of a CPU.
+//! State of the deadline class: of a task and of a CPU.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What the fair class keeps of a task and of a CPU.
+//! State of the fair class: of a task and of a CPU.
 
 use std::cell::{Cell, RefCell};
 

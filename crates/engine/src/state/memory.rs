@@ -1,4 +1,4 @@
-//! What is kept of a task's memory.
+//! State of a task's memory.
 
 use schedlab_trace::CpuId;
 

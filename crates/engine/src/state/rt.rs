@@ -1,4 +1,4 @@
-//! What the real-time class keeps of a CPU.
+//! State of the real-time class: of a CPU.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -16,7 +16,7 @@ const DECAY: [u32; HALF_LIFE as usize] = [
     2553802833, 2499080104, 2445529971, 2393127307, 2341847523, 2291666560, 2242560871, 2194507416,
 ];
 
-/// What is left, of 2^32, of an average after `ns`; linear within a period.
+/// Returns the rest of an average after `ns`, of 2^32; linear within a period.
 fn decay(ns: u64) -> u64 {
     let (periods, rest) = (ns / PERIOD_NS, ns % PERIOD_NS);
     let at = |n: u64| match n / HALF_LIFE {
@@ -34,7 +34,7 @@ pub(crate) struct Utilisation {
     average: Cell<u64>,
     /// As of this instant.
     at: Cell<u64>,
-    /// What it was when it last went to sleep, averaged downwards (`util_est`).
+    /// Its value when the task last went to sleep, averaged downwards (`util_est`).
     estimated: Cell<u64>,
 }
 
@@ -123,7 +123,7 @@ mod tests {
         assert!(fits_capacity(task.estimate(), 501) && !fits_capacity(task.estimate(), 498));
     }
 
-    /// Who runs half of the time is at about half, and its estimate outlives a sleep.
+    /// A task that runs half of the time is at about half, and its estimate outlives a sleep.
     #[test]
     fn a_sleeper_is_remembered() {
         let task = Utilisation::default();

@@ -145,7 +145,7 @@ fn each_number_of_threads_has_its_share() {
     takes(&kernel(machine, tasks), 135.0);
 }
 
-/// What a move to another CPU adds to the time of a task with a working set of 8 MiB, in microseconds.
+/// Returns the time that a move to another CPU adds for a task with a working set of 8 MiB, in microseconds.
 fn refill_us(machine: &Machine, from: &str, to: &str) -> u64 {
     let run = |bytes| {
         let to = to.to_owned();
@@ -288,7 +288,7 @@ fn nobody_leaves_a_fast_core_for_a_slow_one() {
     assert!((500..=800).contains(&ms), "{ms}");
 }
 
-/// Who computes much between its sleeps wakes on a core where it fits, who does not stays near.
+/// A task that computes much between its sleeps wakes on a core where it fits; one that does not stays near.
 #[test]
 fn wakeups_look_at_the_capacity() {
     let sleeper = |comm: &str, run_us, sleep_us| {

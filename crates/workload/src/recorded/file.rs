@@ -8,9 +8,9 @@ use crate::WorkloadError;
 
 /// The version of the format; a file of another one is refused.
 pub const VERSION: u32 = 1;
-/// What the first line that is no comment begins with.
+/// The beginning of the first line that is no comment.
 const MAGIC: &str = "schedlab_workload";
-/// What stands between the head and the body.
+/// The line between the head and the body.
 const RULE: &str = "---";
 /// No time in a file is longer: eleven days.
 const NS_MAX: u64 = 1_000_000_000_000_000;
@@ -52,7 +52,7 @@ pub enum Step {
 pub struct File {
     /// All but the steps.
     pub head: Head,
-    /// What each task does, in the order of [`Head::tasks`].
+    /// The actions of each task, in the order of [`Head::tasks`].
     pub steps: Vec<Vec<Step>>,
 }
 
@@ -103,9 +103,9 @@ pub struct Recorded {
     pub recorder_cpu_ns: u64,
     /// CPU time of the model's own paths that was taken out of the program's.
     pub paths_ns: u64,
-    /// What the waits of the program's tasks ended by.
+    /// The events that ended the waits of the program's tasks.
     pub waits: Waits,
-    /// What a replay is compared with.
+    /// The counts that a replay is compared with.
     pub measured: Measured,
 }
 
@@ -151,7 +151,7 @@ impl Waits {
     }
 }
 
-/// What a recording and its replay are measured by. Times in ns.
+/// The measures of a recording and of its replay. Times in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {

@@ -23,7 +23,7 @@ use crate::{
     Builder, Kind, Options, Param, SchedClass, Score, ScoreRule, Workload, WorkloadError, common,
 };
 
-/// What files report.
+/// Notes on files.
 pub const MEASURES: &[Measure] = &[
     measure(
         "makespan_ns",
@@ -111,7 +111,7 @@ pub(crate) fn parse_on(
     builder.finish(&options, score)
 }
 
-/// What the names of background tasks begin with in a run.
+/// The beginning of the names of background tasks in a run.
 pub const OTHER: char = '~';
 
 /// Above this share of waiting time without a known cause, users are warned.

@@ -12,7 +12,7 @@ use crate::{
     WorkloadError,
 };
 
-/// What all tasks know.
+/// The data that all tasks share.
 struct Program {
     tasks: Vec<Task>,
     /// Objects of the barriers.
@@ -32,7 +32,7 @@ struct Task {
     background: bool,
     work_percent: u64,
     jitter_percent: u64,
-    /// What each of its tasks waits for.
+    /// The waits of each of its tasks.
     semaphores: Vec<ObjectId>,
     steps: Arc<[Step]>,
 }

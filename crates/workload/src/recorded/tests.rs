@@ -63,7 +63,7 @@ fn an_entry_may_stand_for_several_tasks() {
     );
 }
 
-/// Whoever posts, the next wait passes: a file that ends in one order ends in all.
+/// The next wait passes after any task's post: a file that ends in one order ends in all.
 #[test]
 fn a_file_comes_to_an_end_in_every_order() {
     let tasks = "[[barrier]]\ntasks = [2, 3]\n".to_owned()

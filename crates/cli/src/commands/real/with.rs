@@ -162,7 +162,7 @@ pub fn host() -> anyhow::Result<Host> {
     })
 }
 
-/// What is not as in an ordinary kernel, and which comparisons it spoils.
+/// Returns the findings that no ordinary kernel has, and which comparisons each spoils.
 pub fn not_stock() -> anyhow::Result<Vec<(String, Spoils)>> {
     let found = schedlab_kernel::stock::examine(Path::new("/"));
     let spoils = |kind| match kind {
