@@ -702,7 +702,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// Reads a bound on running time, which is not 0.
 fn limit(text: &str) -> Result<Duration, String> {
     match time(text)? {
-        Duration::ZERO => Err("a run needs some time, for example 500ms".to_owned()),
+        Duration::ZERO => Err("write a time above 0, for example 500ms".to_owned()),
         limit => Ok(limit),
     }
 }

@@ -138,7 +138,7 @@ fn wrong_input_is_one_line() {
             "none.workload:1: the line `---`",
         ),
         ("record", "required arguments were not provided"),
-        ("record --duration 0", "0 is not in 1..=3600"),
+        ("record --duration 0", "write a time above 0"),
         (
             "import torn.data -o torn.data",
             "that file is read here, and would be lost",
