@@ -33,7 +33,8 @@ const PROGRAMS: [(&[&str], bool); 6] = [
 ///
 /// Percentiles: the counters' histogram has 128 steps an octave, the recorder's 1,000. Lengths and inversions: another
 /// CPU may change the number of runnable tasks, or who waits, between the moment of a record and the look at the counter.
-/// Fairness: the counters are in fixed point; both ways were 5e-6 apart at most.
+/// Fairness: the counters are in fixed point, and of tasks that live for a fraction of a millisecond (`storm`) the time
+/// between a record and the look at the counter is a part that shows: up to 8e-4 were seen, 7e-6 without such tasks.
 const TOLERANCES: [(&str, f64); 7] = [
     ("wakeup.latency_ns_p50", 1.0 / 64.0),
     ("wakeup.latency_ns_p90", 1.0 / 64.0),
@@ -41,7 +42,7 @@ const TOLERANCES: [(&str, f64); 7] = [
     ("wakeup.latency_ns_p99_9", 1.0 / 64.0),
     ("runqueue.len_mean", 0.02),
     ("schedule.priority_inversions", 0.02),
-    ("fairness.jain", 1e-4),
+    ("fairness.jain", 2e-3),
 ];
 
 /// The measures that both ways have for every program.
@@ -58,8 +59,9 @@ const BOTH: [&str; 9] = [
 ];
 
 /// So often a program is run until its events are sound. Some kernels leave out records: of Linux 6.18 in a Firecracker
-/// guest, `perf record -e sched:sched_wakeup,sched:sched_switch` lacks wakeups, too, by timers that end an idle time.
-const ATTEMPTS: usize = 5;
+/// guest, `perf record -e sched:sched_wakeup,sched:sched_switch` lacks wakeups, too. There `storm`, which forks all the time,
+/// is sound in about every second run.
+const ATTEMPTS: usize = 20;
 
 /// At most this many tasks more or fewer.
 const LENGTH_TOLERANCE: f64 = 1.0;
