@@ -25,7 +25,7 @@ fn machine(report: &Report) -> Machine {
     again
 }
 
-/// Every number is told by the machine, by the kernel's source, or copied and marked.
+/// Every number comes from the machine or the kernel's source, or is copied and marked.
 #[track_caller]
 fn says_where_all_is_from(machine: &Machine, base: &str) {
     for known in machine.provenance() {

@@ -224,7 +224,7 @@ fn whatever_is_no_such_file_is_told_in_one_line() {
         );
     }
     assert!(with(b"{\"measures\": 1}").contains("no file of events"));
-    // Each byte of the rows is under a sum, and so is what is told of the run.
+    // A sum covers each byte of the rows, and another one the facts about the run.
     let after = |text: &str| {
         let found = whole
             .windows(text.len())

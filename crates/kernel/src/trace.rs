@@ -122,7 +122,7 @@ impl EventStream {
         }
     }
 
-    /// Tells the rest, and the end of the run. Answers how many records came too late to be told in their place,
+    /// Streams the rest, and the end of the run. Returns how many records came too late for their place,
     /// and were left out.
     pub fn end(&mut self, listener: &mut dyn Listener) -> u64 {
         self.tell_until(u64::MAX, listener);

@@ -114,7 +114,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Found, FromError> {
     Ok(found)
 }
 
-/// The fields of a line. Each is read by itself, so that a place can be told: no field of `lscpu` has a line break.
+/// Reads the fields of a line. Each is read by itself, so that errors name its place: no field of `lscpu` has a line break.
 fn record(line: &str) -> Result<csv::StringRecord, csv::Error> {
     let mut reader = csv::ReaderBuilder::new();
     let reader = reader.has_headers(false).from_reader(line.as_bytes());

@@ -41,7 +41,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Found, FromError> {
             false => error.pos().row as usize,
         };
         let message = error.to_string();
-        // The position is told once.
+        // The message has the position already.
         let message = message.split(" at ").next().unwrap_or_default().to_owned();
         FromError::wrong(
             file,

@@ -1,6 +1,6 @@
 //! A profile of a machine that is somewhere else: from what `lstopo` or `lscpu` printed there, or a copy of its sysfs.
 //!
-//! Topology, caches, distances and capacities are what the file tells. Costs cannot be told from afar: they are copied
+//! The file gives topology, caches, distances and capacities. Costs need a measurement on the machine: here they are copied
 //! from the nearest built-in profile, and each says so.
 
 mod cpuset;

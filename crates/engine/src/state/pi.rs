@@ -1,4 +1,4 @@
-//! Priority inheritance: mutexes with their waiters, and what a task has from who waits for it.
+//! Priority inheritance: mutexes with their waiters, and the priority that a task inherits from its waiters.
 
 use std::cell::{Cell, RefCell};
 

@@ -17,7 +17,7 @@ char _license[] SEC("license") = "GPL";
 
 /* Whether events are written to the ring buffer. */
 const volatile bool stream;
-/* Whether on_allowed() is there, so that a mask which was told once is told again when it changes. */
+/* Whether on_allowed() is attached, so that a change of a reported mask is reported, too. */
 const volatile bool follows_masks;
 /* How many possible CPUs there are, and how many of them are online. */
 const volatile u32 nr_cpus = 1;
