@@ -74,7 +74,7 @@ fn killing(name: &str, schedlab: &str) -> Result<(), String> {
         .spawn()
         .map_err(|error| error.to_string());
     thread::sleep(Duration::from_secs(2));
-    let during = calls::of_dispatch() - before;
+    let during = calls::of_dispatch_since(&before);
     let killed = loader.kill().and_then(|()| loader.wait());
     loaded?;
     killed.map_err(|error| error.to_string())?;
@@ -120,7 +120,7 @@ fn under(loaded: &Loaded, program: &str, time: Duration, schedlab: &str) -> Resu
     };
     let before = calls::of_dispatch();
     let outcome = run::run_under(loaded, &job).map_err(|error| format!("{program}: {error}"))?;
-    let calls = calls::of_dispatch().saturating_sub(before);
+    let calls = calls::of_dispatch_since(&before);
     if outcome.exit != Exit::Done {
         let message = outcome.message.unwrap_or_default();
         eprintln!("{}", outcome.dump);
