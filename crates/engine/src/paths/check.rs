@@ -153,7 +153,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn check_locks(&self) {
         let mut held = vec![0; self.cpus.len()];
         for (lock, state) in self.locks.iter() {
-            if let Some(holder) = state.holder.get() {
+            if let Some(holder) = state.holder() {
                 held[holder.index()] += 1;
             }
             let spinners = state.spinners.borrow();

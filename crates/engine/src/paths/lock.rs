@@ -118,7 +118,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn spin_trylock(&self, c: &Cpu, lock: LockIx) -> bool {
         if self.life.is_alone() {
             let state = self.locks.get(lock);
-            let free = state.holder.get().is_none();
+            let free = state.holder().is_none();
             if free {
                 state.give_alone(c.id);
             }
@@ -182,7 +182,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         lock.spinners.borrow_mut().push(c.id);
         lock.has_spinners.set(true);
         let free_from = lock.free_from.replace(NOT_FREE);
-        if lock.holder.get().is_none() && !lock.watched.replace(true) {
+        if lock.holder().is_none() && !lock.watched.replace(true) {
             let at = free_from.max(c.this.now.get());
             c.this.now.set(at);
             self.queue.add_turn(c.id, at);
