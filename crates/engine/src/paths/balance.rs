@@ -113,7 +113,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.should_we_balance(idle, &domain.groups[local]) {
             return true;
         }
-        let Some(busiest) = self.busiest_group(domain, local) else {
+        let Some((busiest, nr_tasks)) = self.busiest_group(domain, local) else {
             attempt.failed.set(0);
             return true;
         };
@@ -126,6 +126,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         if self.fair_task_for(src, idle.id) {
             attempt.failed.set(0);
+            idle.fair.wanted.set(nr_tasks);
             self.resched_curr(c, idle);
             return false;
         }
@@ -186,9 +187,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `sched_balance_find_src_group()` for an idle CPU of the group `local`: the group that has most to do, if one of its
-    /// tasks is to move.
-    fn busiest_group<'d>(&self, domain: &'d Domain, local: usize) -> Option<&'d Group> {
+    /// `sched_balance_find_src_group()` for an idle CPU of the group `local`: the group that has most to do, if some of its
+    /// tasks are to move, and how many at most.
+    fn busiest_group<'d>(&self, domain: &'d Domain, local: usize) -> Option<(&'d Group, usize)> {
         let (before, after) = domain.groups.split_at(local);
         let (local, after) = after.split_first().expect("the group of the idle CPU");
         let local = self.stats(local);
@@ -222,7 +223,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // calculate_imbalance()
         if kind == Kind::Smt {
-            return Some(group);
+            return Some((group, 1));
+        }
+        // `migrate_util`: as much as fills the spare capacity. Model: each task takes a CPU of it.
+        if kind == Kind::Overloaded && !domain.shares_cache {
+            return Some((group, local.nr_idle.max(1) as usize));
         }
         let mut imbalance = if domain.spreads || busiest.nr_cpus == 1 {
             more
@@ -234,7 +239,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if domain.is_numa && is_allowed && imbalance <= NUMA_IMBALANCE_MIN {
             imbalance = 0;
         }
-        (imbalance / 2 > 0).then_some(group)
+        let nr_tasks = imbalance / 2;
+        (nr_tasks > 0).then_some((group, nr_tasks as usize))
     }
 
     /// The stopper of `src` is to move its running task to the idle CPU `dest` (`active_load_balance_cpu_stop()`).

@@ -570,7 +570,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.rq_unlock(c, c);
         self.rq_lock(c, src);
         // detach_tasks(): from the tail, what has not run just now, until enough is moved. A CPU that has just become idle
-        // takes one.
+        // takes one; one that another CPU's tick has woken for it takes what is to move.
+        let nr_max = match idle {
+            true => c.fair.wanted.take().clamp(1, MIGRATE_MAX),
+            false => MIGRATE_MAX,
+        };
         let mut left = imbalance;
         let mut found: Vec<&Task> = Vec::new();
         for &task in src.fair.queue.borrow().iter().rev() {
@@ -583,7 +587,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 left -= weight;
                 found.push(p);
             }
-            if left <= 0 || found.len() == if idle { 1 } else { MIGRATE_MAX } {
+            if left <= 0 || found.len() == nr_max {
                 break;
             }
         }
@@ -606,6 +610,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
+    /// Returns an idle CPU that may take a task that waits on `c`; one that shares its cache if there is one.
+    fn idle_cpu_for_waiting(&self, c: &Cpu) -> Option<&Cpu> {
+        let llc = |cpu: CpuId| self.machine.topology.cpu(cpu).llc;
+        let idle = self.cpus.iter().filter(|rq| {
+            rq.is_online() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
+        });
+        idle.min_by_key(|rq| (llc(rq.id) != llc(c.id), rq.id))
+    }
+
     /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
     pub(crate) fn fair_balance_tick(&self, c: &Cpu) {
         if !self.has_fair.get() {
@@ -622,9 +635,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let every = interval_ns.div_ceil(self.costs.tick_period_ns);
         // nohz_balancer_kick(): a CPU without work takes a task that waits here.
         if !c.fair.queue.borrow().is_empty()
-            && let Some(idle) = self.cpus.iter().find(|rq| {
-                rq.is_online() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
-            })
+            && let Some(idle) = self.idle_cpu_for_waiting(c)
         {
             self.resched_curr(c, idle);
         }

@@ -24,6 +24,8 @@ pub(crate) struct Domain {
     pub has_smt_groups: bool,
     /// Its groups are to have as many tasks for each core (`SD_PREFER_SIBLING` of the child).
     pub spreads: bool,
+    /// Its CPUs share a last-level cache (`SD_SHARE_LLC`).
+    pub shares_cache: bool,
     pub is_numa: bool,
 }
 
@@ -79,6 +81,7 @@ impl Domains {
                     nice_tries: if level == 2 { 2 } else { 1 },
                     has_smt_groups: level == 0 && groups.iter().any(|group| group.cpus.len() > 1),
                     spreads: level > 0 || has_smt,
+                    shares_cache: level == 0,
                     is_numa: level == 2,
                     groups,
                 });

@@ -46,6 +46,8 @@ pub(crate) struct FairRq {
     pub failed: Cell<u32>,
     /// Of taking running tasks while it is idle.
     pub attempts: Attempts,
+    /// How many waiting tasks it takes at most when it looks next, if more than one (`lb_env::imbalance`).
+    pub wanted: Cell<usize>,
     /// Before that it takes no misfit.
     pub takes_next: Cell<u64>,
     /// How much of the CPU higher classes have taken of late, of [`CAPACITY`] (`avg_rt`), …
@@ -63,6 +65,7 @@ impl Default for FairRq {
             slice_end: Cell::new(NEVER),
             failed: Cell::new(0),
             attempts: Attempts::default(),
+            wanted: Cell::new(0),
             takes_next: Cell::new(0),
             stolen: Cell::new(0),
             stolen_at: Cell::new(0),
