@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, RangedI64ValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use schedlab_machine::Layout;
 use schedlab_sim::{KernelVersion, SimSpec};
-use schedlab_trace::Duration;
+use schedlab_trace::{CpuSet, Duration};
 
 pub use recording::{CutArgs, ImportArgs, ReadingArgs, RecordArgs, ReplayArgs, ShowRecordingArgs};
 
@@ -186,6 +186,11 @@ pub struct SimArgs {
     /// core, cache by cache and node by node, and only then through the second threads.
     #[arg(short, long, value_name = "N,…", allow_hyphen_values = true)]
     pub cpus: Option<String>,
+    /// The CPUs that tasks may run on, unless they choose others themselves: 0-3,8
+    ///
+    /// As `taskset` does for a program: the machine keeps all its CPUs.
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true)]
+    pub taskset: Option<CpuSet>,
     /// Layouts of the task structure: plain, coloured[:N], separate, each also with +prefetch [default: the machine's]
     ///
     /// Where a task's scheduling fields lie, for the modelled caches: at the same offset in every task

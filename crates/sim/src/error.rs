@@ -3,6 +3,7 @@
 use schedlab_engine::{HostFailure, UnknownKernel};
 use schedlab_machine::ProfileError;
 use schedlab_policies::SelectError;
+use schedlab_trace::CpuSet;
 use schedlab_workload::WorkloadError;
 
 use crate::policy::SchedulerError;
@@ -23,6 +24,14 @@ pub enum SimError {
     /// No such kernel is simulated.
     #[error(transparent)]
     Kernel(#[from] UnknownKernel),
+    /// Tasks may run on CPUs that there are not.
+    #[error("--taskset {taskset}: the machine has the CPUs 0 to {last}")]
+    Taskset {
+        /// The CPUs that were asked for.
+        taskset: CpuSet,
+        /// The machine's last CPU.
+        last: usize,
+    },
     /// The host does not give what the run needs beside others.
     #[error(
         "{0}; make fewer runs at the same time (--jobs), or raise vm.max_map_count and what `ulimit -v` shows"

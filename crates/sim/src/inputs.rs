@@ -8,8 +8,8 @@ use schedlab_abi::Watch;
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 use schedlab_policies::Selection;
-use schedlab_trace::{CpuSet, Duration, Scheduler};
-use schedlab_workload::{Part, Workload, WorkloadError};
+use schedlab_trace::{CpuSet, Duration, Scheduler, counted};
+use schedlab_workload::{Part, Workload};
 
 use crate::policy::{self, Loaded, SchedulerError};
 use crate::{SimError, SimSpec};
@@ -196,6 +196,12 @@ impl Prepared {
     pub fn check(&self) -> Result<Vec<String>, SimError> {
         let machine = self.machine()?;
         let mut notes = self.workload(&machine)?.notes;
+        if let Some(taskset) = &self.spec.taskset {
+            let cpus = counted(machine.topology.nr_cpus() as u64, "CPU");
+            notes.push(format!(
+                "tasks may run on CPU {taskset} of {cpus}, unless they choose others themselves"
+            ));
+        }
         let scheduler = self.load(&machine)?;
         notes.extend(scheduler.notes());
         if let Err(why) = &self.watch {
@@ -228,13 +234,34 @@ impl Prepared {
         Ok(machine)
     }
 
-    pub(crate) fn workload(&self, machine: &Machine) -> Result<Workload, WorkloadError> {
-        let all = CpuSet::all(machine.topology.nr_cpus());
-        Workload::parse_reading(&self.spec.workload, &all, &|path| {
-            let read = self.rtapp.iter().find(|(known, _)| known == path);
-            let (_, contents) = read.expect("all files of the workload were read");
-            Ok(Arc::clone(contents))
-        })
+    pub(crate) fn workload(&self, machine: &Machine) -> Result<Workload, SimError> {
+        let nr_cpus = machine.topology.nr_cpus();
+        let allowed = self.allowed(nr_cpus)?;
+        let allowed = allowed.unwrap_or_else(|| CpuSet::all(nr_cpus));
+        Ok(Workload::parse_reading(
+            &self.spec.workload,
+            &allowed,
+            &|path| {
+                let read = self.rtapp.iter().find(|(known, _)| known == path);
+                let (_, contents) = read.expect("all files of the workload were read");
+                Ok(Arc::clone(contents))
+            },
+        )?)
+    }
+
+    /// Returns the CPUs that tasks are kept to, if they are, of a machine with `nr_cpus`.
+    pub(crate) fn allowed(&self, nr_cpus: usize) -> Result<Option<CpuSet>, SimError> {
+        let Some(taskset) = &self.spec.taskset else {
+            return Ok(None);
+        };
+        let allowed = taskset.resized(nr_cpus);
+        if allowed.is_empty() || allowed.len() != taskset.len() {
+            return Err(SimError::Taskset {
+                taskset: taskset.clone(),
+                last: nr_cpus - 1,
+            });
+        }
+        Ok(Some(allowed))
     }
 
     pub(crate) fn load(&self, machine: &Machine) -> Result<Loaded, SchedulerError> {

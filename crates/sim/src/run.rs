@@ -165,6 +165,8 @@ impl Prepared {
     fn scenario(&self, machine: Machine, workload: Workload, has_policy: bool) -> Scenario {
         let spec = &self.spec;
         let mut scenario = Scenario::new(machine, workload, spec.seed);
+        let nr_cpus = scenario.machine.topology.nr_cpus();
+        scenario.allowed = self.allowed(nr_cpus).expect("inputs are checked first");
         scenario.count_by_offset = spec.task_layout.is_some();
         scenario.version = self.version;
         scenario.limits.simulated = self.time_limit();

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 
 use schedlab_machine::Layout;
-use schedlab_trace::{Duration, shell_word};
-
-use schedlab_trace::Scheduler;
+use schedlab_trace::{CpuSet, Duration, Scheduler, shell_word};
 
 /// One simulated run. The same specification always gives the same result, byte for byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,6 +16,8 @@ pub struct SimSpec {
     pub machine: String,
     /// Number of CPUs; all of the machine's if `None`.
     pub cpus: Option<usize>,
+    /// The CPUs that tasks may run on unless they choose others themselves, as under `taskset`; all if `None`.
+    pub taskset: Option<CpuSet>,
     /// Layout of the task structures, in the place of the profile's. The result then has the bus
     /// transactions and misses by offset in the page, too.
     pub task_layout: Option<Layout>,
@@ -54,6 +54,7 @@ impl SimSpec {
             scheduler,
             machine: machine.into(),
             cpus: None,
+            taskset: None,
             task_layout: None,
             seed: 1,
             rt_policy: false,
@@ -73,6 +74,9 @@ impl SimSpec {
         );
         if let Some(cpus) = self.cpus {
             let _ = write!(command, " -c {cpus}");
+        }
+        if let Some(taskset) = &self.taskset {
+            let _ = write!(command, " --taskset {taskset}");
         }
         let _ = write!(
             command,
@@ -119,6 +123,7 @@ mod tests {
         );
         spec.workload = "my file's.json".into();
         spec.cpus = None;
+        spec.taskset = Some("0-1,3".parse().unwrap());
         spec.task_layout = Some("coloured:4+prefetch".parse().unwrap());
         spec.rt_policy = true;
         spec.kernel = "6.18".into();
@@ -127,7 +132,7 @@ mod tests {
         spec.audit = true;
         assert_eq!(
             spec.replay_command(),
-            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 -m laptop --seed 7 --task-layout coloured:4+prefetch --rt policy --kernel 6.18 --time-limit 500ms --check --audit"
+            r"schedlab sim 'my file'\''s.json' -s a:x=1,y=2 --taskset 0-1,3 -m laptop --seed 7 --task-layout coloured:4+prefetch --rt policy --kernel 6.18 --time-limit 500ms --check --audit"
         );
     }
 }

@@ -202,3 +202,32 @@ fn equal_parts_share_the_machine() {
     assert!((one / other - 1.0).abs() < 0.05, "{one} {other}");
     assert!(one + other <= 2e9 && one + other > 1.9e9, "{one} {other}");
 }
+
+/// `taskset` keeps tasks to a CPU of a machine that has two: slices are those of two CPUs (1.4 ms, not 0.7), as in the kernel.
+#[test]
+fn taskset_keeps_tasks_to_its_cpus_of_the_whole_machine() {
+    let spec = |cpus: usize, taskset: Option<&str>| SimSpec {
+        cpus: Some(cpus),
+        taskset: taskset.map(|list| list.parse().unwrap()),
+        ..SimSpec::new(
+            "cpu:tasks=8,duration=1s",
+            Scheduler::parse("kernel"),
+            "laptop",
+        )
+    };
+    let switches = |spec: &SimSpec| {
+        let result = schedlab_sim::run(spec, None).unwrap();
+        assert!(result.is_done(), "{:?}", result.message);
+        result.measures.number("switches.total").unwrap()
+    };
+    let (alone, kept) = (switches(&spec(1, None)), switches(&spec(2, Some("1"))));
+    assert!((1_400.0..1_480.0).contains(&alone), "{alone}");
+    assert!((700.0..760.0).contains(&kept), "{kept}");
+    for list in ["2", "0-2"] {
+        let error = schedlab_sim::run(&spec(2, Some(list)), None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("--taskset {list}: the machine has the CPUs 0 to 1")
+        );
+    }
+}

@@ -351,6 +351,7 @@ impl Definition {
             scheduler: self.scheduler(job),
             machine: self.machine.clone(),
             cpus: self.cpus,
+            taskset: None,
             task_layout: None,
             seed: self.seed.wrapping_add(u64::from(repetition)),
             rt_policy: self.rt_policy,

@@ -48,6 +48,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
                 for &task_layout in &layouts {
                     let seed = seed_of(args.common.seed, repetition)?;
                     specs.push(SimSpec {
+                        taskset: args.taskset.clone(),
                         task_layout,
                         audit: args.audit,
                         ..spec(
@@ -138,6 +139,7 @@ pub fn spec(
         scheduler: scheduler.clone(),
         machine: machine.to_owned(),
         cpus,
+        taskset: None,
         task_layout: None,
         seed,
         rt_policy: common.rt == Rt::Policy,

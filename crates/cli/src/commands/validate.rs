@@ -12,7 +12,7 @@ use schedlab_report::export::validation::{render, summary};
 use schedlab_report::export::view::View;
 use schedlab_report::validation::{Row, compare};
 use schedlab_sim::{Scheduler, SimSpec};
-use schedlab_trace::counted;
+use schedlab_trace::{CpuId, CpuSet, counted};
 
 use super::{Spoils, Status, real, sim};
 use crate::args::{Rt, SimCommon, ValidateArgs, Where};
@@ -248,19 +248,16 @@ fn specs(
     machine: &str,
     place: Place,
 ) -> anyhow::Result<Vec<SimSpec>> {
-    let cpus = place.map(|_| 1);
+    // The real threads are kept to the CPU in the same way, and the kernel's slices go by the CPUs that there are.
+    let taskset = place.map(|cpu| CpuSet::single(cpu + 1, CpuId(cpu as u32)));
     let mut specs = Vec::new();
     for repetition in 0..u64::from(args.repeat) {
         let seed = sim::seed_of(args.seed, repetition)?;
         for scheduler in schedulers {
-            specs.push(sim::spec(
-                workload,
-                scheduler,
-                machine,
-                cpus,
-                seed,
-                &common(args),
-            ));
+            specs.push(SimSpec {
+                taskset: taskset.clone(),
+                ..sim::spec(workload, scheduler, machine, None, seed, &common(args))
+            });
         }
     }
     Ok(specs)
@@ -291,12 +288,9 @@ fn measure(
                     Some(cpu) => pin::on_cpu(cpu, || Some(once()))
                         .with_context(|| format!("cannot bind threads to CPU {cpu}"))?,
                 };
-                let mut result = result.with_context(|| {
+                let result = result.with_context(|| {
                     format!("{workload}, after {:.1} s", started.elapsed().as_secs_f64())
                 })?;
-                if place.is_some() {
-                    result.cpus = 1;
-                }
                 if round > 0 {
                     results.push((place, workload.clone(), result));
                 }

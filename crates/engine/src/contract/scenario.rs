@@ -2,7 +2,7 @@
 
 use schedlab_fiber::NoStack;
 use schedlab_machine::{CacheModel, Machine};
-use schedlab_trace::{CpuId, Duration, Instant, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Duration, Instant, TaskId};
 use schedlab_workload::{Counters, Workload};
 
 use crate::contract::outcome::ExitInfo;
@@ -72,6 +72,8 @@ pub struct Scenario {
     pub machine: Machine,
     /// The tasks.
     pub workload: Workload,
+    /// CPUs of the tasks that choose none themselves, as under `taskset`; all if `None`.
+    pub allowed: Option<CpuSet>,
     /// Seed of all randomness; each entity has its own stream.
     pub seed: u64,
     /// Which kernel's sched_ext.
@@ -100,6 +102,7 @@ impl Scenario {
         Scenario {
             machine,
             workload,
+            allowed: None,
             seed,
             version: KernelVersion::default(),
             normal_class: NormalClass::default(),

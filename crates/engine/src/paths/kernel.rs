@@ -90,6 +90,8 @@ pub(crate) struct Kernel<P, R> {
     pub queue: EventQueue,
     pub cpus: Vec<Cpu>,
     pub all_cpus: CpuSet,
+    /// CPUs of the tasks that choose none themselves; all if `None`.
+    pub allowed: Option<CpuSet>,
     pub online: Online,
     pub nr_nodes: u32,
     /// The CPUs of each last-level cache.
@@ -173,6 +175,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Scenario {
             machine,
             workload,
+            allowed,
             seed,
             version,
             normal_class,
@@ -230,6 +233,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .collect(),
             costs,
             all_cpus: CpuSet::all(nr_cpus),
+            allowed,
             online: Online::new(nr_cpus),
             nr_nodes,
             llc_cpus: llc_cpus(&machine.topology),
@@ -282,7 +286,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Takes in the workload's tasks: they are forked by a main thread, or start together, each on the CPU of its turn.
     fn admit(&self, workload: Workload) {
         let nr_cpus = self.cpus.len();
-        let Workload { tasks, start, .. } = workload;
+        let Workload {
+            mut tasks, start, ..
+        } = workload;
+        if let Some(allowed) = &self.allowed {
+            for spec in tasks.iter_mut().filter(|spec| spec.affinity.is_none()) {
+                spec.affinity = Some(allowed.clone());
+            }
+        }
         let affinity_of = |spec: &TaskSpec| spec.affinity.as_ref().map(|set| set.resized(nr_cpus));
         let nowhere = |spec: &TaskSpec| affinity_of(spec).is_some_and(|set| set.is_empty());
         if let Some(number) = tasks.iter().position(nowhere) {
@@ -328,9 +339,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         objects.push(Object::new(&ObjectSpec::Event));
         drop(objects);
         let spec = starter::spec(tasks, done);
-        let task = self.new_task(spec, None, CpuId(0), STREAM_STARTER);
+        let cpu = self.allowed.as_ref().and_then(CpuSet::first);
+        let cpu = cpu.unwrap_or(CpuId(0));
+        let task = self.new_task(spec, None, cpu, STREAM_STARTER);
         self.population.set_starter(task.id);
-        self.set_task_timer(Timer::Task(task.id), CpuId(0), 0);
+        self.set_task_timer(Timer::Task(task.id), cpu, 0);
     }
 
     pub(crate) fn is_starter(&self, p: &Task) -> bool {
@@ -354,11 +367,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Makes a task; it is not known to anybody yet.
     pub(crate) fn new_task(
         &self,
-        spec: TaskSpec,
+        mut spec: TaskSpec,
         parent: Option<TaskId>,
         cpu: CpuId,
         number: u32,
     ) -> &Task {
+        if spec.affinity.is_none() {
+            spec.affinity.clone_from(&self.allowed);
+        }
         self.tasks.push(|id| {
             // The first task of an address space is its thread group's leader.
             let tgid = match spec.address_space {
