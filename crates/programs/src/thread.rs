@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use schedlab_trace::{CpuSet, Instant};
+use schedlab_trace::{CpuId, CpuSet, Instant};
 use schedlab_workload::{Action, Behaviour, Context, Outcome, Rng, TaskSpec, stream};
 
 use crate::load::{Memory, Speed};
@@ -304,6 +304,7 @@ impl Process {
             let action = mind.behaviour.next(&mut Context {
                 now,
                 outcome,
+                cpu: CpuId(rustix::thread::sched_getcpu() as u32),
                 rng: &mut mind.rng,
             });
             match action {

@@ -1,6 +1,6 @@
 //! The vocabulary between a workload and what carries it out.
 
-use schedlab_trace::{CpuSet, Duration, Instant};
+use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
 
 use crate::{Counters, Part};
 
@@ -165,6 +165,8 @@ pub struct Context<'a> {
     pub now: Instant,
     /// How it ended.
     pub outcome: Outcome,
+    /// The CPU that the task runs on; it may be another one when the next action begins (`sched_getcpu()`).
+    pub cpu: CpuId,
     /// The task's generator.
     pub rng: &'a mut Rng,
 }

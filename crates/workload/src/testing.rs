@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use schedlab_trace::{Duration, Instant};
+use schedlab_trace::{CpuId, Duration, Instant};
 
 use crate::{
     Action, Behaviour, Context, Counters, ObjectId, ObjectSpec, Outcome, Rng, TaskSpec, Workload,
@@ -247,6 +247,7 @@ impl Executor {
                 task.behaviour.next(&mut Context {
                     now: self.end.now,
                     outcome: task.outcome,
+                    cpu: CpuId(0),
                     rng: &mut task.rng,
                 })
             });

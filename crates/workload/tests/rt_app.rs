@@ -1,6 +1,6 @@
 //! Tests the results of the task sets of `workloads/rt-app/`, and the messages about wrong ones.
 
-use schedlab_trace::{Duration, Instant};
+use schedlab_trace::{CpuId, Duration, Instant};
 use schedlab_workload::testing::{End, Order, run_in};
 use schedlab_workload::{
     Action, Context, ObjectSpec, Outcome, Reservation, SchedClass, Workload, rtapp,
@@ -215,6 +215,7 @@ fn forked_threads_inherit_cpus() {
             let action = task.behaviour.next(&mut Context {
                 now: Instant::ZERO,
                 outcome: Outcome::Done,
+                cpu: CpuId(0),
                 rng: &mut rng,
             });
             match action {
@@ -299,6 +300,7 @@ fn phases_change_the_reservation() {
         let mut context = Context {
             now: Instant::ZERO,
             outcome: Outcome::Done,
+            cpu: CpuId(0),
             rng: &mut rng,
         };
         match workload.tasks[0].behaviour.next(&mut context) {
@@ -751,6 +753,7 @@ fn a_period_begins_after_the_move_to_its_cpus() {
         let action = behaviour.next(&mut Context {
             now: Instant::from_ns(now),
             outcome: Outcome::Done,
+            cpu: CpuId(0),
             rng: &mut rng,
         });
         match action {
@@ -839,6 +842,7 @@ fn memory_is_touched_as_rt_app_does() {
         let action = behaviour.next(&mut Context {
             now: Instant::ZERO,
             outcome: Outcome::Done,
+            cpu: CpuId(0),
             rng: &mut rng,
         });
         match action {
@@ -879,6 +883,7 @@ fn first_runs(text: &str, options: &str, seed: u64) -> Vec<(u64, u64)> {
             let action = task.behaviour.next(&mut Context {
                 now,
                 outcome: Outcome::Done,
+                cpu: CpuId(0),
                 rng: &mut rng,
             });
             match action {

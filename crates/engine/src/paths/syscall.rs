@@ -78,6 +78,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let mut context = Context {
                     now: self.now(c),
                     outcome: p.outcome.replace(Outcome::Done),
+                    cpu: c.id,
                     rng: &mut rng,
                 };
                 let action = behaviour.next(&mut context);

@@ -5,15 +5,20 @@
 //! it sleeps for `sleep`, as if for the network, computes `operations` times `operation`, and is idle again; the
 //! request latency covers sleep and work.
 //!
-//! Model: the original holds a spin lock of its CPU while it computes, so that a worker that comes to that CPU after
-//! a preemption or migration burns CPU time until the request is done. Here no worker does, as with its option `-L`.
+//! While it computes, a worker holds the lock of the CPU on which it began (`lock_this_cpu()`). A worker that gets
+//! this CPU because the holder was preempted or has migrated burns CPU time until the holder is done.
+//!
+//! Until 2023 the original was another program under the same name: a worker's think time is by the clock (`spin`),
+//! nothing is locked, and the message thread sleeps before it wakes all workers that have become idle meanwhile
+//! (`pause`). Reports from distributions' packages are often of this one; its percentiles are the 50th, 75th, 90th,
+//! 95th, 99th, 99.5th and 99.9th, and its defaults are `message_threads=2,workers=16,pause=30ms,spin=30ms`.
 //!
 //! The score is the 99th percentile of the wakeup latency. Percentiles are exact to two significant digits, rounded
 //! up (buckets of 1/64 of a power of two).
 
 use std::sync::{Arc, Mutex};
 
-use schedlab_trace::{Duration, Instant};
+use schedlab_trace::{CpuId, Duration, Instant};
 
 use super::buckets::Buckets;
 use super::plan::{Plan, Planned, Steps, drawn, held};
@@ -21,7 +26,7 @@ use crate::measure::measure;
 use crate::model::{jitter, offset};
 use crate::seed::drawn_below;
 use crate::{
-    Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Param, Score,
+    Action, Builder, Context, Counters, Kind, Model, ObjectId, ObjectSpec, Options, Outcome, Param, Score,
     ScoreRule, TimeUnit, WorkloadError,
 };
 
@@ -70,8 +75,26 @@ pub(super) const MODEL: Model = Model {
             default: "950us",
             doc: "CPU time of an operation, alone on its core (measured: the original's for 256 KB, compiled with -O2 as it says, on an AMD EPYC 9004; in the run of its README at least 1849us and in the median 3373us)",
         },
+        Param {
+            name: "lock",
+            kind: Kind::Flag,
+            default: "true",
+            doc: "a worker holds the lock of its CPU while it computes (the original without -L)",
+        },
+        Param {
+            name: "pause",
+            kind: TIME,
+            default: "0",
+            doc: "sleep of a message thread before it wakes its idle workers, drawn up to a quarter longer (-s of the original before 2023, 30ms there)",
+        },
+        Param {
+            name: "spin",
+            kind: TIME,
+            default: "0",
+            doc: "time by the clock that a worker computes instead of sleep and operations, without the lock (-c of the original before 2023, 30ms there); 0 = sleep and operations",
+        },
         jitter("percentage by which the CPU time of every operation is drawn shorter or longer, uniformly; 0 = as the original, which computes the same each time"),
-        offset("percentage of a request by which each worker begins later at most, drawn; 0 = all at once"),
+        offset("percentage of a request by which each worker begins later at most, drawn (with `spin` it computes for so long); 0 = all at once"),
         Param {
             name: "working_set",
             kind: Kind::Bytes {
@@ -123,8 +146,21 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     };
     builder.room_for(options, message_threads * (1 + workers))?;
     let latencies = Arc::new(Latencies::default());
-    let request = options.time("sleep").ns() + options.time("operation").ns() * options.count("operations");
-    let request = Duration::from_ns(request);
+    let request = match options.time("spin") {
+        Duration::ZERO => Request::Operations {
+            sleep: options.time("sleep"),
+            operations: options.count("operations"),
+            operation: options.time("operation"),
+            jitter_pct: options.percent("jitter"),
+            locks: options.flag("lock").then(|| {
+                let nr_cpus = builder.placement().nr_cpus();
+                (0..nr_cpus).map(|_| builder.object(ObjectSpec::UserLock)).collect()
+            }),
+        },
+        time => Request::Spin(time),
+    };
+    let pause = options.time("pause");
+    let length = pause.ns() + request.time().ns();
     for m in 0..message_threads {
         let posted = builder.object(ObjectSpec::Semaphore { initial: 0 });
         let group = Arc::new(Group {
@@ -134,7 +170,8 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         let message = MessageThread {
             group: Arc::clone(&group),
             latencies: (m == 0).then(|| Arc::clone(&latencies)),
-            waiting: false,
+            pause,
+            step: MessageStep::Wait,
         };
         builder.task(format!("message-{m}"), 0, 0, Planned::new(message));
         for w in 0..workers {
@@ -145,13 +182,11 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
                     semaphore: builder.object(ObjectSpec::Semaphore { initial: 0 }),
                     woken: Mutex::new(Instant::ZERO),
                 }),
-                sleep: options.time("sleep"),
-                operations: options.count("operations"),
-                operation: options.time("operation"),
-                jitter_pct: options.percent("jitter"),
-                offset: Duration::from_ns(request.ns() * options.percent("offset") / 100),
+                request: request.clone(),
+                offset: Duration::from_ns(length * options.percent("offset") / 100),
                 step: Step::Begin,
                 begun: Instant::ZERO,
+                holds: None,
             };
             let working_set = options.bytes("working_set");
             builder.task(format!("worker-{m}.{w}"), 0, working_set, Planned::new(worker));
@@ -191,18 +226,42 @@ struct MessageThread {
     group: Arc<Group>,
     /// The one that reports for all.
     latencies: Option<Arc<Latencies>>,
-    waiting: bool,
+    pause: Duration,
+    step: MessageStep,
+}
+
+enum MessageStep {
+    Wait,
+    Pause,
+    Wake,
 }
 
 impl Plan for MessageThread {
     fn plan(&mut self, context: &mut Context<'_>, steps: &mut Steps) {
-        if std::mem::replace(&mut self.waiting, true) {
-            for worker in held(&self.group.idle).drain(..) {
-                *held(&worker.woken) = context.now;
-                steps.push(Action::Post(worker.semaphore));
+        loop {
+            match self.step {
+                MessageStep::Wait => {
+                    self.step = match self.pause {
+                        Duration::ZERO => MessageStep::Wake,
+                        _ => MessageStep::Pause,
+                    };
+                    return steps.push(Action::Acquire(self.group.posted));
+                }
+                MessageStep::Pause => {
+                    self.step = MessageStep::Wake;
+                    let longer = drawn_below(Duration::from_ns(self.pause.ns() / 4), context.rng);
+                    return steps.push(Action::Sleep(self.pause + longer));
+                }
+                // One time for all: the last one waits for the wakeups of all others, too.
+                MessageStep::Wake => {
+                    self.step = MessageStep::Wait;
+                    for worker in held(&self.group.idle).drain(..) {
+                        *held(&worker.woken) = context.now;
+                        steps.push(Action::Post(worker.semaphore));
+                    }
+                }
             }
         }
-        steps.push(Action::Acquire(self.group.posted));
     }
 
     fn report(&self, counters: &mut Counters) {
@@ -218,24 +277,61 @@ impl Plan for MessageThread {
     }
 }
 
+/// A worker's part of a request.
+#[derive(Clone)]
+enum Request {
+    /// Sleeps, then computes under the lock of its CPU.
+    Operations {
+        sleep: Duration,
+        operations: u64,
+        operation: Duration,
+        jitter_pct: u64,
+        /// One for each CPU of the machine.
+        locks: Option<Arc<[ObjectId]>>,
+    },
+    /// Computes until this time has passed.
+    Spin(Duration),
+}
+
+impl Request {
+    /// Returns its time on a CPU of its own.
+    fn time(&self) -> Duration {
+        match self {
+            Request::Operations {
+                sleep,
+                operations,
+                operation,
+                ..
+            } => Duration::from_ns(sleep.ns() + operation.ns() * operations),
+            Request::Spin(time) => *time,
+        }
+    }
+}
+
+/// CPU time between two looks at a lock or at the clock.
+const LOOK: Duration = Duration::from_us(20);
+
 struct Worker {
     group: Arc<Group>,
     latencies: Arc<Latencies>,
     own: Arc<Own>,
-    sleep: Duration,
-    operations: u64,
-    operation: Duration,
-    jitter_pct: u64,
+    request: Request,
     /// Longest that it begins later.
     offset: Duration,
     step: Step,
     begun: Instant,
+    /// The CPU whose lock it holds or tries to take.
+    holds: Option<CpuId>,
 }
 
 enum Step {
     Begin,
     Idle,
     Woken,
+    Lock,
+    Locking,
+    Compute,
+    Spin,
     Done,
 }
 
@@ -247,7 +343,11 @@ impl Plan for Worker {
                     self.step = Step::Idle;
                     let offset = drawn_below(self.offset, context.rng);
                     if offset > Duration::ZERO {
-                        return steps.push(Action::Sleep(offset));
+                        return steps.push(match self.request {
+                            Request::Operations { .. } => Action::Sleep(offset),
+                            // The original begins with its think time, so that the threads spread while they begin.
+                            Request::Spin(_) => Action::Compute(offset),
+                        });
                     }
                 }
                 Step::Idle => {
@@ -257,16 +357,56 @@ impl Plan for Worker {
                     return steps.push(Action::Acquire(self.own.semaphore));
                 }
                 Step::Woken => {
-                    self.step = Step::Done;
                     let woken = *held(&self.own.woken);
                     self.begun = context.now;
                     held(&self.latencies.wakeup).add(context.now.since(woken).ns());
-                    if self.sleep > Duration::ZERO {
-                        steps.push(Action::Sleep(self.sleep));
+                    match &self.request {
+                        Request::Operations { sleep, locks, .. } => {
+                            self.step = match locks {
+                                Some(_) => Step::Lock,
+                                None => Step::Compute,
+                            };
+                            if *sleep > Duration::ZERO {
+                                return steps.push(Action::Sleep(*sleep));
+                            }
+                        }
+                        Request::Spin(_) => self.step = Step::Spin,
                     }
-                    for _ in 0..self.operations {
-                        steps.compute(drawn(self.operation, self.jitter_pct, context.rng));
+                }
+                Step::Lock => {
+                    self.step = Step::Locking;
+                    self.holds = Some(context.cpu);
+                    return steps.push(Action::TryUserLock(self.lock(context.cpu)));
+                }
+                Step::Locking => {
+                    let cpu = self.holds.expect("it tries to take a lock");
+                    let lock = self.lock(cpu);
+                    if context.outcome == Outcome::Busy {
+                        steps.compute(LOOK);
+                        return steps.push(Action::TryUserLock(lock));
                     }
+                    self.step = Step::Compute;
+                    if context.cpu != cpu {
+                        // It has migrated meanwhile.
+                        self.step = Step::Lock;
+                        steps.push(Action::UserUnlock(lock));
+                        return;
+                    }
+                }
+                Step::Compute => {
+                    self.step = Step::Done;
+                    self.compute(context, steps);
+                    return steps.push(Action::Work(1));
+                }
+                Step::Spin => {
+                    let passed = context.now.since(self.begun);
+                    let Request::Spin(time) = self.request else {
+                        unreachable!("only a request by the clock spins");
+                    };
+                    if passed < time {
+                        return steps.compute(LOOK.min(Duration::from_ns(time.ns() - passed.ns())));
+                    }
+                    self.step = Step::Done;
                     return steps.push(Action::Work(1));
                 }
                 Step::Done => {
@@ -274,6 +414,34 @@ impl Plan for Worker {
                     held(&self.latencies.request).add(context.now.since(self.begun).ns());
                 }
             }
+        }
+    }
+}
+
+impl Worker {
+    fn lock(&self, cpu: CpuId) -> ObjectId {
+        match &self.request {
+            Request::Operations {
+                locks: Some(locks), ..
+            } => locks[cpu.index()],
+            _ => unreachable!("only operations under the lock take it"),
+        }
+    }
+
+    fn compute(&mut self, context: &mut Context<'_>, steps: &mut Steps) {
+        if let Request::Operations {
+            operations,
+            operation,
+            jitter_pct,
+            ..
+        } = &self.request
+        {
+            for _ in 0..*operations {
+                steps.compute(drawn(*operation, *jitter_pct, context.rng));
+            }
+        }
+        if let Some(cpu) = self.holds.take() {
+            steps.push(Action::UserUnlock(self.lock(cpu)));
         }
     }
 }
@@ -287,7 +455,7 @@ mod tests {
     fn workers_go_round_until_the_end() {
         // One CPU and nothing costs time but the operations, 200 µs a request. Workers of a group that sleep together leave
         // the CPU idle at times.
-        let text = "schbench:message_threads=2,workers=3,operation=100us,operations=2,duration=100ms,jitter=0,offset=0";
+        let text = "schbench:message_threads=2,workers=3,operation=100us,operations=2,duration=100ms,jitter=0,offset=0,lock=false";
         for order in [Order::RoundRobin, Order::Random(8)] {
             let end = run_in(Workload::parse(text, 2).unwrap(), order);
             assert!((400..=500).contains(&end.work), "{} {order:?}", end.work);
@@ -310,6 +478,35 @@ mod tests {
     fn a_request_is_by_default_as_long_as_the_originals() {
         let end = run_in(Workload::parse("schbench:workers=1,duration=1s,jitter=0", 1).unwrap(), Order::RoundRobin);
         assert_eq!(end.counters.get("schbench.request_ns_max"), 100_000 + 5 * 950_000);
+    }
+
+    #[test]
+    fn a_worker_that_finds_its_cpu_locked_burns_time() {
+        let text = "schbench:workers=2,sleep=0,operation=100us,operations=2,duration=50ms,jitter=0,offset=0";
+        let work = |lock| {
+            let workload = Workload::parse(&format!("{text},lock={lock}"), 1).unwrap();
+            run_in(workload, Order::RoundRobin).work
+        };
+        // 50 ms of 200 us each. With the lock the other worker looks once, for 20 us, beside each operation.
+        assert!((248..=250).contains(&work(false)), "{}", work(false));
+        assert!((206..=229).contains(&work(true)), "{}", work(true));
+    }
+
+    #[test]
+    fn before_2023_think_time_is_by_the_clock_and_messages_wait() {
+        // Alone on the CPU: 1 ms of think time, then the message thread's sleep of 2 to 2.5 ms.
+        let text = "schbench:workers=1,spin=1ms,pause=2ms,duration=350ms,offset=0";
+        let end = run_in(Workload::parse(text, 1).unwrap(), Order::RoundRobin);
+        assert!((100..=117).contains(&end.work), "{}", end.work);
+        let longest = end.counters.get("schbench.request_ns_max");
+        assert!((1_000_000..=1_016_000).contains(&longest), "{longest}");
+        // Two share the CPU: each has its think time behind it after 1 ms all the same.
+        let end = run_in(
+            Workload::parse(&text.replace("workers=1", "workers=2"), 1).unwrap(),
+            Order::RoundRobin,
+        );
+        let longest = end.counters.get("schbench.request_ns_max");
+        assert!((1_000_000..=1_040_000).contains(&longest), "{longest}");
     }
 
     #[test]
