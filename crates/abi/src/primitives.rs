@@ -331,8 +331,8 @@ pub extern "C" fn missing(context: Context, name: *const c_char) {
     context.lacks(&text(name));
 }
 
-/// Whether the simulated kernel has a function, type or enumerator.
+/// Whether the simulated kernel has a function, type, enumerator or member.
 pub extern "C" fn ksym_exists(context: Context, name: *const c_char) -> bool {
     let name = text(name);
-    context.with(|host| crate::version::has(host.version, &name))
+    context.with(|host| crate::version::exists(host.version, &name))
 }

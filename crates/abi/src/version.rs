@@ -1,6 +1,9 @@
 //! The simulated kernel's features, for a policy that asks (`bpf_ksym_exists()`, CO-RE) and for one that calls
 //! without asking.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use schedlab_engine::KernelVersion;
 
 use crate::host::Context;
@@ -39,6 +42,40 @@ const ABSENT: &[&str] = &[
     "scx_bpf_locked_rq",
 ];
 
+/// The shadow headers that declare functions, types and enumerators.
+const HEADERS: [&str; 8] = [
+    include_str!("../../../include/native/scx/bpf.h"),
+    include_str!("../../../include/native/scx/common.bpf.h"),
+    include_str!("../../../include/native/scx/cpumask.h"),
+    include_str!("../../../include/native/scx/enums.h"),
+    include_str!("../../../include/native/scx/host.h"),
+    include_str!("../../../include/native/scx/kfuncs.h"),
+    include_str!("../../../include/native/scx/ops.h"),
+    include_str!("../../../include/native/scx/types.h"),
+];
+
+/// Their identifiers.
+static DECLARED: LazyLock<BTreeSet<&str>> =
+    LazyLock::new(|| HEADERS.into_iter().flat_map(identifiers).collect());
+
+/// Returns the words of C code outside comments.
+fn identifiers(code: &str) -> impl Iterator<Item = &str> {
+    let mut parts = code.split("/*");
+    let first = parts.next().into_iter();
+    let code = first.chain(parts.filter_map(|part| Some(part.split_once("*/")?.1)));
+    code.flat_map(|code| code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+}
+
+/// Returns whether the shadow headers declare what CO-RE asks for: `struct NAME`, `NAME`, or an expression whose last word
+/// is a member. CO-RE passes over the suffix of a variant, from `___` on.
+pub fn is_declared(asked: &str) -> bool {
+    let word = asked
+        .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .find(|word| !word.is_empty());
+    let name = word.map(|word| word.split("___").next().unwrap_or(word));
+    name.is_some_and(|name| DECLARED.contains(name))
+}
+
 /// Whether it came after that kernel.
 fn is_newer(version: KernelVersion, name: &str) -> bool {
     version < KernelVersion::V7_2 && NEW_IN_7_2.contains(&name)
@@ -47,6 +84,12 @@ fn is_newer(version: KernelVersion, name: &str) -> bool {
 /// Whether that kernel has a kfunc, type or enumerator of ours.
 pub fn has(version: KernelVersion, name: &str) -> bool {
     !ABSENT.contains(&name) && !is_newer(version, name)
+}
+
+/// Whether that kernel has what a policy asks for in its own words.
+pub fn exists(version: KernelVersion, asked: &str) -> bool {
+    // Variants of functions that came later have names of their own in the list.
+    has(version, asked) && (NEW_IN_7_2.contains(&asked) || is_declared(asked))
 }
 
 /// Whether an update of an array's value leaves references in it alone (`bpf_obj_cancel_fields()`). Before, it
@@ -85,6 +128,35 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_header_declares_does_not_exist() {
+        for there in [
+            "scx_bpf_dsq_insert",
+            "scx_bpf_cpu_node",
+            "struct task_struct",
+            "struct sched_ext_entity___gone",
+            "SCX_ENQ_WAKEUP",
+            "(ei)->exit_cpu",
+            "p->scx.dsq_vtime",
+        ] {
+            assert!(is_declared(there), "{there}");
+        }
+        for not in [
+            "scx_bpf_of_the_future",
+            "struct never_was___x",
+            "SCX_THING_OF_2031___x",
+            "e->gone",
+            "___",
+            "",
+        ] {
+            assert!(!is_declared(not), "{not}");
+        }
+        let words: Vec<&str> = identifiers("int a; /* b */ c(d);")
+            .filter(|word| !word.is_empty())
+            .collect();
+        assert_eq!(words, ["int", "a", "c", "d"]);
+    }
 
     #[test]
     fn the_older_kernel_lacks_what_came_later() {

@@ -194,3 +194,42 @@ fn warnings_of_the_compiler_are_notes() {
         "{notes:?}"
     );
 }
+
+/// A policy may declare what it asks for itself, as of another kernel: that does not make it exist.
+#[test]
+fn what_this_kernel_lacks_is_answered_no() {
+    let declared = r#"
+extern void scx_bpf_of_the_future(s32 cpu) __ksym __weak;
+struct sched_ext_entity___other { u64 slice; u64 of_no_kernel; };
+struct of_no_kernel___x { int a; };
+enum of_another___x { SCX_OF_ANOTHER___x = 1 };
+"#;
+    let asks = r#"
+	struct sched_ext_entity___other *e = (void *)&p->scx;
+
+	if (bpf_ksym_exists(scx_bpf_of_the_future))
+		scx_bpf_of_the_future(0);
+	scx_bpf_exit(bpf_core_field_exists(e->of_no_kernel) + 10 * bpf_core_type_exists(struct of_no_kernel___x) +
+		     100 * bpf_core_enum_value_exists(enum of_another___x, SCX_OF_ANOTHER___x) +
+		     1000 * bpf_core_field_exists(p->scx.slice) + 10000 * bpf_core_type_exists(struct task_struct) +
+		     100000 * bpf_core_enum_value_exists(enum scx_enq_flags, SCX_ENQ_WAKEUP) +
+		     1000000 * !!bpf_ksym_exists(scx_bpf_dsq_insert), "asked");
+"#;
+    let spec = spec("asks", "");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("asks.bpf.c");
+    let head = "void BPF_STRUCT_OPS(talks_running, struct task_struct *p)\n{\n";
+    let text = TALKS
+        .replace(
+            "#include <scx/common.bpf.h>\n",
+            &format!("#include <scx/common.bpf.h>\n{declared}"),
+        )
+        .replace(head, &format!("{head}{asks}\treturn;\n"));
+    std::fs::write(&path, text).unwrap();
+    let run = schedlab_sim::run(&spec, None).expect("it can be begun");
+    assert_eq!(
+        (run.exit, run.exit_code),
+        (Exit::UnregBpf, Some(1_111_000)),
+        "{:?}",
+        run.message
+    );
+}

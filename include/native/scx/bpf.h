@@ -61,10 +61,11 @@
 #define __builtin_preserve_access_index(x)	(x)
 
 /*
- * CO-RE. A member, type or enumerator that is not in the shadow headers does
- * not compile, so what compiles exists, unless the simulated kernel is older.
+ * CO-RE. What exists is in the shadow headers, unless the simulated kernel is
+ * older: a policy may declare what it asks for itself, as of another kernel. Of a
+ * member only the name counts.
  */
-#define bpf_core_field_exists(field...)		1
+#define bpf_core_field_exists(field...)		lab_core_exists(#field)
 #define bpf_core_field_size(field...)		sizeof(field)
 #define bpf_core_type_exists(type)		lab_core_exists(#type)
 #define bpf_core_type_matches(type)		lab_core_exists(#type)
