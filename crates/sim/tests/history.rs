@@ -119,13 +119,15 @@ fn eighty_interactive_threads_starve_one_that_computes_under_ule() {
     is_within(eevdf, 7_040.0, 7_500.0, "eevdf");
 }
 
-/// "O(1) scheduler starvation" (LKML 2003): fifty tasks that look interactive starve two that compute.
+/// Fifty tasks that look interactive, and two that compute.
+const HERD: &str = r#""chain": {"instance": 50, "loop": -1, "run": 1500, "sleep": 20000},
+        "hog": {"instance": 2, "loop": -1, "run": 10000}"#;
+
+/// "O(1) scheduler starvation" (LKML 2003).
 #[test]
 fn a_herd_that_looks_interactive_starves_hogs_under_o1() {
-    let tasks = r#""chain": {"instance": 50, "loop": -1, "run": 1500, "sleep": 20000},
-        "hog": {"instance": 2, "loop": -1, "run": 10000}"#;
     let wait = |scheduler| {
-        let result = run("herd", tasks, 20, scheduler, &on("uniprocessor", 1));
+        let result = run("herd", HERD, 20, scheduler, &on("uniprocessor", 1));
         longest_wait_ms(&result)
     };
     for (scheduler, low, high) in [
@@ -136,6 +138,24 @@ fn a_herd_that_looks_interactive_starves_hogs_under_o1() {
     ] {
         is_within(wait(scheduler), low, high, scheduler);
     }
+}
+
+/// Under ULE batch threads have the gaps that interactive ones leave. A fork charges the parent a tick, and the child inherits
+/// that: the later a thread of the herd was created, the later it becomes interactive. When those that are leave no
+/// gap, the other threads wait for ever.
+#[test]
+fn a_herd_that_is_interactive_starves_hogs_for_ever_under_ule() {
+    let of = |seconds| {
+        let name = format!("herd-{seconds}");
+        let result = run(&name, HERD, seconds, "ule", &on("uniprocessor", 1));
+        let bursts = ["rtapp.hog-50.iterations", "rtapp.hog-51.iterations"];
+        let bursts: f64 = bursts.iter().map(|name| number(&result, name)).sum();
+        (bursts, longest_wait_ms(&result))
+    };
+    let ((at_20, _), (at_40, waited)) = (of(20), of(40));
+    is_within(at_20, 100.0, 300.0, "bursts of 10 ms before");
+    is_within(at_40 - at_20, 0.0, 2.0, "bursts after 20 s");
+    is_within(waited, 25_000.0, 40_000.0, "ms of the longest wait");
 }
 
 /// Run to parity: under EEVDF who wakes waits for the end of the running one's request, at a tick.
