@@ -132,7 +132,9 @@ pub fn width() -> usize {
         size.map(|(_, columns)| columns)
     } else {
         let columns = std::env::var("COLUMNS").ok();
-        columns.and_then(|columns| columns.parse().ok())
+        // 0 stands for an unknown width.
+        let columns = columns.and_then(|columns| columns.parse().ok());
+        columns.filter(|&columns| columns > 0)
     };
     columns.map_or(table::WIDTH, |columns: u16| usize::from(columns).max(40))
 }

@@ -156,8 +156,8 @@ pub fn failure(counters: &Counters) -> Option<String> {
     })
 }
 
-/// Path and options, if `text` asks for a file: it ends in `.json` before its options, is `-` for standard input, or is
-/// the path of something that is no folder and does not have a model's name.
+/// Path and options, if `text` asks for a file: it ends in `.json` before its options, is `-` for standard input, has a
+/// `/`, or is the path of something that is no folder; and does not have a model's name.
 pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
     if let Some(at) = text.find(".json:") {
         let (path, options) = text.split_at(at + ".json".len());
@@ -174,7 +174,7 @@ pub(crate) fn split(text: &str) -> Option<(&str, &str)> {
         None
     } else if is_there(text) {
         Some((text, ""))
-    } else if name == STDIN || is_there(name) {
+    } else if name == STDIN || name.contains('/') || is_there(name) {
         Some((name, options))
     } else {
         None
