@@ -123,6 +123,8 @@ def test_rows_that_are_not_the_sweeps_are_refused(tmp_path: Path) -> None:
         wrong = [{**rows[0], "choices": rows[0]["choices"][1:]}]
         with pytest.raises(ValueError, match="8 choices of 9"):
             folder.keep(json.dumps(wrong))
+        with pytest.raises(ValueError, match="^1 job is not done$"):
+            folder.finish()
         folder.keep(json.dumps(rows))
         folder.finish()
 

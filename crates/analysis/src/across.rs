@@ -100,3 +100,60 @@ impl Across {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Alternative;
+    use crate::words::tests::analysis;
+
+    fn of(name: &str, relative: &[f64], judged: &[(&str, Verdict)]) -> Analysis {
+        let mut one = analysis();
+        one.workload = name.to_owned();
+        one.relative = relative.iter().copied().map(Some).collect();
+        let judged = judged.iter();
+        one.study.alternatives = judged
+            .map(|&(alternative, verdict)| {
+                Alternative::judged(("idle", alternative), verdict, true)
+            })
+            .collect();
+        one
+    }
+
+    fn told(a: &[(&str, Verdict)], b: &[(&str, Verdict)]) -> String {
+        let both = [of("a", &[1.0, 0.9], a), of("b", &[0.5, 0.8], b)];
+        let across = Across::new(&both, |point| format!("s{point}"));
+        across.expect("two workloads").words
+    }
+
+    #[test]
+    fn the_words_have_each_case() {
+        let best = "The scheduler whose worst workload is best reaches 80 % of the best on that one and 85 % on average: s1.";
+        let no_good = "No alternative is good for any workload beyond chance.";
+        let no_bad = "No alternative is bad for any workload beyond chance.";
+        let (good, bad) = (("on", Verdict::Good), ("on", Verdict::Bad));
+        assert_eq!(told(&[], &[]), format!("{best} {no_good} {no_bad}"));
+        assert_eq!(told(&[good], &[]), format!("{best} {no_bad}"));
+        assert_eq!(told(&[], &[bad]), format!("{best} {no_good}"));
+        assert_eq!(
+            told(&[good], &[bad]),
+            format!("{best} Good for some and bad for others: idle=on.")
+        );
+        let others = [("on", Verdict::Bad), ("off", Verdict::Good)];
+        let torn = [("on", Verdict::Good), ("off", Verdict::Bad)];
+        assert_eq!(
+            told(&others, &torn),
+            format!("{best} Good for some and bad for others: idle=off, idle=on.")
+        );
+    }
+
+    #[test]
+    fn one_workload_or_no_common_scheduler_has_no_compromise() {
+        let scheduler = |_| String::new();
+        let one = of("a", &[1.0], &[]);
+        assert!(Across::new(std::slice::from_ref(&one), scheduler).is_none());
+        let mut other = of("b", &[1.0], &[]);
+        other.relative = vec![None];
+        assert!(Across::new(&[one, other], scheduler).is_none());
+    }
+}

@@ -1,11 +1,14 @@
 //! The analysis as a page.
 
+#[cfg(test)]
+mod tests;
+
 use schedlab_figures::{Axis, Chart, Mark, Node, Page, Section, Series, Table, Tree};
+use schedlab_report::export::number::amount;
 use schedlab_report::export::view;
 use schedlab_trace::counted;
 
 use crate::study::Set;
-use crate::words::number;
 use crate::{Across, Against, Analysis, Verdict};
 
 /// Columns of the picture: more dots than this of a set would lie upon each other.
@@ -137,11 +140,7 @@ fn features(analysis: &Analysis) -> Tree {
 /// Which schedulers are in B, as a decision tree; `None` where it asks nothing.
 fn questions(analysis: &Analysis) -> Option<Tree> {
     fn node(answer: &str, from: &crate::Node) -> Node {
-        let here = format!(
-            "{answer}{}, {:.0} % good",
-            counted(from.schedulers as u64, "scheduler"),
-            from.good_pct
-        );
+        let here = format!("{answer}{}", from.words());
         let children = from.question.as_ref().map(|question| {
             let (feature, alternative) = (&question.feature, &question.alternative);
             vec![
@@ -308,10 +307,9 @@ fn alternatives(analysis: &Analysis) -> Table {
 fn variance_text(analysis: &Analysis) -> Vec<String> {
     let variance = &analysis.variance;
     let mut text = vec![format!(
-        "Standard deviation over schedulers: {:.2} % of the mean, {} {}.",
+        "Standard deviation over schedulers: {:.2} % of the mean, {}.",
         variance.deviation_pct,
-        number(variance.mean),
-        analysis.unit
+        amount(variance.mean, &analysis.unit)
     )];
     if variance.exact {
         text.push(format!(
@@ -325,16 +323,18 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
             variance.rest_pct
         ));
     }
+    let freedom = match format!("{:.0}", variance.freedom) {
+        one if one == "1" => "1 degree of freedom".to_owned(),
+        several => format!("{several} degrees of freedom"),
+    };
     text.push(match variance.against {
         Against::Rest => format!(
-            "Parts are tested against what no single feature{} explains, {:.0} degrees of freedom.",
-            if variance.exact { " or pair" } else { "" },
-            variance.freedom
+            "Parts are tested against what no single feature{} explains, {freedom}.",
+            if variance.exact { " or pair" } else { "" }
         ),
-        Against::Seeds => format!(
-            "Parts are tested against the differences between seeds, {:.0} degrees of freedom.",
-            variance.freedom
-        ),
+        Against::Seeds => {
+            format!("Parts are tested against the differences between seeds, {freedom}.")
+        }
         Against::Copies => {
             "No seed changes anything: every difference is one of schedulers.".to_owned()
         }
@@ -346,7 +346,7 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
     match variance.noise_pct {
         Some(noise) => text.push(format!("Chance alone, from the seeds: {noise:.1} %.")),
         None => {
-            text.push("One seed, or seeds that change nothing: there are no intervals.".to_owned())
+            text.push("Seeds say nothing of chance here: there are no intervals.".to_owned());
         }
     }
     text

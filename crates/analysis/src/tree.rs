@@ -124,6 +124,12 @@ impl Node {
         })
     }
 
+    /// Returns its schedulers and the part of them that is good.
+    pub fn words(&self) -> String {
+        let schedulers = counted(self.schedulers as u64, "scheduler");
+        format!("{schedulers}, {:.0} % good", self.good_pct)
+    }
+
     /// As indented lines.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -132,12 +138,7 @@ impl Node {
     }
 
     fn write(&self, lines: &mut Vec<String>, indent: &str, answer: &str) {
-        let here = format!(
-            "{indent}{answer}{}, {:.0} % good",
-            counted(self.schedulers as u64, "scheduler"),
-            self.good_pct
-        );
-        lines.push(here);
+        lines.push(format!("{indent}{answer}{}", self.words()));
         if let Some(question) = &self.question {
             let deeper = format!("{indent}    ");
             let (feature, alternative) = (&question.feature, &question.alternative);

@@ -1,12 +1,12 @@
 //! The analysis in one paragraph that a performance engineer can act on.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use schedlab_report::export::number::amount;
 
 use crate::data::part;
-use crate::{Analysis, Effect, Interaction, Mute, Variance, Verdict};
+use crate::{Analysis, Effect, Interaction, Level, Mute, Variance, Verdict};
 
 /// Shares below this are not worth a word, in percent.
 const WORTH_PCT: f64 = 1.0;
@@ -26,13 +26,13 @@ pub fn paragraph(analysis: &Analysis) -> String {
     } = analysis;
     sentences.extend(missing(analysis));
     if study.excluded > 0 {
-        sentences.push(format!(
-            "{} left out of the comparison with the best because their runs differ too much.",
-            match study.excluded {
-                1 => "1 is".to_owned(),
-                several => format!("{several} are"),
+        let who = match study.excluded {
+            1 => "1 is left out of the comparison with the best because its".to_owned(),
+            several => {
+                format!("{several} are left out of the comparison with the best because their")
             }
-        ));
+        };
+        sentences.push(format!("{who} runs differ too much."));
     }
     if study.unsteady {
         sentences.push(
@@ -128,33 +128,57 @@ pub fn paragraph(analysis: &Analysis) -> String {
 }
 
 /// Returns the alternatives with the best mean. A mean goes by all schedulers, the verdicts by the best ones alone:
-/// where these seldom have what is best on average, or all have another one, the sentence says both.
+/// where they disagree, the sentence says both.
 fn best_on_average(analysis: &Analysis, effect: &Effect) -> String {
     let levels = effect.levels.iter();
     let best = extremes(levels, |level| level.mean, analysis.higher_is_better);
+    let objections =
+        |level: &&Level| objection(analysis, &effect.feature, &level.alternative, "it");
+    let (best, objection) =
+        without_objection(best, |level| objections(level).into_iter().collect());
     if best.is_empty() {
         return String::new();
     }
-    let verdict = |name: &str| {
-        let mut all = analysis.study.alternatives.iter();
-        let found = all.find(|one| one.feature == effect.feature && one.alternative == name);
-        found.map_or(Verdict::Neutral, |one| one.verdict)
-    };
-    let is_bad = |name: &str| matches!(verdict(name), Verdict::Bad | Verdict::BadInSecondRound);
     let names: Vec<String> = best.iter().map(|one| one.alternative.clone()).collect();
-    let kept: Vec<String> = names.iter().filter(|name| !is_bad(name)).cloned().collect();
     let mut levels = effect.levels.iter().map(|level| &level.alternative);
-    let good = levels.find(|&name| verdict(name) == Verdict::Good && !names.contains(name));
-    match (kept.as_slice(), good) {
-        (_, Some(good)) => format!(
-            " (best on average: {}; the best schedulers have {good})",
-            or(&names)
-        ),
-        ([], None) => format!(
-            " (best on average: {}, but the best schedulers seldom have it)",
-            or(&names)
-        ),
-        (kept, None) => format!(" (best on average: {})", or(kept)),
+    let is_good = |name: &str| verdict(analysis, &effect.feature, name) == Verdict::Good;
+    let good = levels.find(|&name| is_good(name) && !names.contains(name));
+    let names = or(&names);
+    match (good, objection.first()) {
+        (Some(good), _) => {
+            format!(" (best on average: {names}; the best schedulers have {good})")
+        }
+        (None, Some(objection)) => format!(" (best on average: {names}, but {objection})"),
+        (None, None) => format!(" (best on average: {names})"),
+    }
+}
+
+fn verdict(analysis: &Analysis, feature: &str, alternative: &str) -> Verdict {
+    let mut all = analysis.study.alternatives.iter();
+    let found = all.find(|one| one.feature == feature && one.alternative == alternative);
+    found.map_or(Verdict::Neutral, |one| one.verdict)
+}
+
+/// Returns what the verdict says against an alternative, which the sentence calls `name`.
+fn objection(analysis: &Analysis, feature: &str, alternative: &str, name: &str) -> Option<String> {
+    match verdict(analysis, feature, alternative) {
+        Verdict::Bad => Some(format!("the best schedulers seldom have {name}")),
+        Verdict::BadInSecondRound => Some(format!("{name} is bad in the second round")),
+        _ => None,
+    }
+}
+
+/// Returns the equally good ones to which no verdict objects. Where it objects to all, the first stands for them,
+/// with the objections to it.
+fn without_objection<'a, T>(
+    equals: Vec<&'a T>,
+    objections: impl Fn(&&'a T) -> Vec<String>,
+) -> (Vec<&'a T>, Vec<String>) {
+    let is_kept = |one: &&'a T| objections(one).is_empty();
+    let kept: Vec<&T> = equals.iter().copied().filter(is_kept).collect();
+    match (kept.is_empty(), equals.first()) {
+        (true, Some(first)) => (vec![*first], objections(first)),
+        _ => (kept, Vec::new()),
     }
 }
 
@@ -283,7 +307,8 @@ fn missing(analysis: &Analysis) -> Option<String> {
         }
     };
     add(left_out.failed, "failed", &left_out.failed_with);
-    let without = format!("ended their runs without any {}", analysis.measure);
+    let whose = if left_out.absent == 1 { "its" } else { "their" };
+    let without = format!("ended {whose} runs without any {}", analysis.measure);
     add(left_out.absent, &without, &left_out.absent_with);
     let lack = match left_out.unfinished {
         1 => "lacks seeds that others have",
@@ -333,19 +358,34 @@ fn spread(analysis: &Analysis) -> String {
     )
 }
 
+/// A combination of two alternatives, and its mean.
+type Cell = (String, String, f64);
+
 /// Two features that matter together: which combination is best, which worst.
 fn together(analysis: &Analysis, pair: &Interaction) -> String {
     let [a, b] = &pair.features;
-    let named = |higher: bool| {
-        let cells = extremes(pair.cells.iter(), |cell| cell.2, higher);
-        let name = |cell: &&(String, String, f64)| format!("{a}={} and {b}={}", cell.0, cell.1);
+    let extreme = |higher: bool| extremes(pair.cells.iter(), |cell| cell.2, higher);
+    let named = |cells: &[&Cell]| {
+        let name = |cell: &&Cell| format!("{a}={} and {b}={}", cell.0, cell.1);
         match cells.len() {
             ..=EQUALS_MAX => or(&cells.iter().map(name).collect::<Vec<String>>()),
             all => format!("{} or {} others", name(&cells[0]), all - 1),
         }
     };
-    let best = named(analysis.higher_is_better);
-    let worst = named(!analysis.higher_is_better);
+    let objections = |cell: &&Cell| -> Vec<String> {
+        let of = |feature: &str, alternative: &str| {
+            let name = format!("{feature}={alternative}");
+            objection(analysis, feature, alternative, &name)
+        };
+        of(a, &cell.0).into_iter().chain(of(b, &cell.1)).collect()
+    };
+    let (best, objections) = without_objection(extreme(analysis.higher_is_better), objections);
+    let but = match objections.is_empty() {
+        true => String::new(),
+        false => format!(" (but {})", list(&objections)),
+    };
+    let best = format!("{}{but}", named(&best));
+    let worst = named(&extreme(!analysis.higher_is_better));
     let alone = |feature: &String| {
         let effect = analysis
             .variance
@@ -394,13 +434,4 @@ fn list(words: &[String]) -> String {
 
 fn or(words: &[String]) -> String {
     joined(words, "or")
-}
-
-/// Four significant digits.
-pub fn number(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
-    format!("{value:.digits$}")
 }

@@ -167,5 +167,5 @@ fn a_command_is_recorded() {
         return;
     }
     let shown = stdout(&output);
-    assert!(shown.contains("program      sh: 1 tasks"), "{shown}");
+    assert!(shown.contains("program      sh: 1 task ("), "{shown}");
 }

@@ -212,6 +212,33 @@ than = "dss, cpus=2"
         );
         let missing = "Not checked here: no run of dss, cpus=2 with rooms=20 is among these.";
         assert_eq!(told(&expected, &runs[..3]), format!("{of} {missing}"));
+        let missing_both = "Not checked here: no run of dss, cpus=8 with rooms=20 is among these.";
+        assert_eq!(told(&expected, &[]), format!("{of} {missing_both}"));
+        expected
+            .only
+            .push(Setting::try_from("seats=3".to_owned()).unwrap());
+        assert_eq!(
+            told(&expected, &runs),
+            format!(
+                "{of} {}",
+                missing_both.replace("rooms=20", "rooms=20 and seats=3")
+            )
+        );
+        expected.only.clear();
+        assert_eq!(
+            told(&expected, &[]),
+            format!("{of} {}", missing_both.replace(" with rooms=20", ""))
+        );
+        // Equal is not less.
+        expected.times = 1.0;
+        let equal = [("dss", run(8, "20", 5.0)), ("dss", run(2, "20", 5.0))];
+        assert_eq!(
+            told(&expected, &equal),
+            format!(
+                "{of} It is not so here: 5 messages/s for dss, cpus=8 and 5 messages/s for dss, cpus=2."
+            )
+        );
+        expected = self::expected();
         let mut failed = runs.to_vec();
         failed[3].1.exit = Exit::ErrorStall;
         assert_eq!(told(&expected, &failed), format!("{of} {missing}"));

@@ -26,13 +26,36 @@ pub fn page(experiments: &[Told], lead: Vec<String>, failed: &[&RunResult]) -> P
     };
     Page {
         title,
-        lead,
+        lead: std::iter::once(legend(experiments)).chain(lead).collect(),
         sections: experiments
             .iter()
             .map(section)
             .chain(failures(failed))
             .collect(),
     }
+}
+
+/// Returns the meaning of the marks in the charts: those that are there.
+fn legend(experiments: &[Told]) -> String {
+    let panels = || experiments.iter().flat_map(|told| &told.panels);
+    let cells = || {
+        panels()
+            .flat_map(|panel| &panel.rows)
+            .flat_map(|row| &row.cells)
+    };
+    let is_repeated = |cell: &Cell| cell.simulated.is_some_and(|one| one.seeds > 1);
+    let mut text = match cells().any(is_repeated) {
+        true => {
+            "Medians of simulated runs; strokes reach from the lowest to the highest of all seeds."
+        }
+        false => "Simulated runs, each with one seed.",
+    }
+    .to_owned();
+    if cells().any(|cell| cell.published.is_some()) {
+        text += " Hollow points were published. Whether a published value was used to calibrate the machine or is \
+                 predicted stands in the tables.";
+    }
+    text
 }
 
 /// A row for each run that failed.
@@ -83,12 +106,7 @@ fn section(told: &Told) -> Section {
                 .to_owned(),
         );
     }
-    if let Some(sheet) = panels.iter().find(|panel| panel.data_sheet_only) {
-        text.push(format!(
-            "Data sheet only: no published row has calibrated {}, so its absolute figures are worth less than their relations.",
-            sheet.machine
-        ));
-    }
+    text.extend(data_sheet_only(panels));
     let mut charts = Vec::new();
     for panel in panels {
         if panel.columns.len() > 1 {
@@ -110,6 +128,19 @@ fn section(told: &Told) -> Section {
         tables: panels.iter().map(table).collect(),
         ..Section::default()
     }
+}
+
+/// Returns the caveat about the machines that no published row has calibrated.
+fn data_sheet_only(panels: &[Panel]) -> Option<String> {
+    let sheets = panels.iter().filter(|panel| panel.data_sheet_only);
+    let machines: BTreeSet<&str> = sheets.map(|panel| &*panel.machine).collect();
+    let machines: Vec<&str> = machines.into_iter().collect();
+    (!machines.is_empty()).then(|| {
+        format!(
+            "Data sheet only: no published row has calibrated {}; absolute figures there are worth less than their relations.",
+            machines.join(" or ")
+        )
+    })
 }
 
 /// Stands in an experiment's text for the numbers of CPUs that were run.
@@ -361,7 +392,7 @@ fn table_row(scheduler: &str, column: f64, cell: &Cell) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evaluate::Row;
+    use crate::evaluate::{Row, Summary};
 
     fn panel() -> Panel {
         Panel {
@@ -411,6 +442,63 @@ mod tests {
             }
         }
         assert!(named >= 8, "{named}");
+    }
+
+    #[test]
+    fn the_legend_has_the_marks_that_are_there() {
+        let of = |seeds: Option<usize>, published| {
+            let cell = Cell {
+                simulated: seeds.map(|seeds| Summary {
+                    median: 1.0,
+                    low: 1.0,
+                    high: 1.0,
+                    seeds,
+                }),
+                published,
+                ..Cell::default()
+            };
+            let panel = Panel {
+                rows: vec![Row {
+                    scheduler: "mq".into(),
+                    cells: vec![cell],
+                }],
+                ..panel()
+            };
+            legend(&[Told {
+                experiment: crate::builtin("chat-locks").unwrap().unwrap(),
+                findings: Vec::new(),
+                panels: vec![panel],
+            }])
+        };
+        let one = "Simulated runs, each with one seed.";
+        let several =
+            "Medians of simulated runs; strokes reach from the lowest to the highest of all seeds.";
+        let hollow = "Hollow points were published. Whether a published value was used to calibrate the machine or is \
+                      predicted stands in the tables.";
+        assert_eq!(of(None, None), one);
+        assert_eq!(of(Some(1), None), one);
+        assert_eq!(of(Some(2), None), several);
+        assert_eq!(of(Some(1), Some(2.0)), format!("{one} {hollow}"));
+        assert_eq!(of(Some(2), Some(2.0)), format!("{several} {hollow}"));
+    }
+
+    #[test]
+    fn each_machine_without_a_calibration_is_named_once() {
+        let of = |machine: &str, data_sheet_only| Panel {
+            machine: machine.to_owned(),
+            data_sheet_only,
+            ..panel()
+        };
+        let told = |machines: &str| {
+            format!(
+                "Data sheet only: no published row has calibrated {machines}; absolute figures there are worth less than their relations."
+            )
+        };
+        assert_eq!(data_sheet_only(&[of("a", false)]), None);
+        let two = [of("b", true), of("c", false), of("b", true)];
+        assert_eq!(data_sheet_only(&two), Some(told("b")));
+        let all = [of("b", true), of("a", true), of("c", false)];
+        assert_eq!(data_sheet_only(&all), Some(told("a or b")));
     }
 
     #[test]

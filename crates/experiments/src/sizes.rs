@@ -69,11 +69,13 @@ mod tests {
             run("b", 96, 96),
             run("c", 8, 7),
             run("c", 8, 8),
+            run("d", 2, 1),
         ];
         assert_eq!(
             too_small(&results),
             [
-                "a never had more than 5 runnable tasks on 8 and 96 CPUs: it is too small for so many, and the others had nothing to do"
+                "a never had more than 5 runnable tasks on 8 and 96 CPUs: it is too small for so many, and the others had nothing to do",
+                "d never had more than 1 runnable task on 2 CPUs: it is too small for so many, and the others had nothing to do"
             ]
         );
     }

@@ -98,28 +98,28 @@ pub fn text(
     if cells().any(emulated) {
         out.push_str("\nemulated: the real program in a real kernel, in a virtual machine (compare\ncounts and orders, not times)\n");
     }
-    let count = |standing| {
-        cells()
-            .filter(|cell| cell.standing == Some(standing))
-            .count()
-    };
-    let (fitted, predicted) = (count(Standing::Calibration), count(Standing::Predicted));
-    if fitted + predicted > 0 {
-        let used = match fitted {
-            1 => "1 published value was",
-            _ => &format!("{fitted} published values were"),
-        };
-        let are = match predicted {
-            0 => "none is",
-            1 => "1 is",
-            _ => &format!("{predicted} are"),
-        };
-        let _ = writeln!(
-            out,
-            "\n{used} used for calibration (ratio marked c), {are} predicted"
-        );
+    let standings: Vec<Standing> = cells().filter_map(|cell| cell.standing).collect();
+    if let Some(told) = uses(&standings) {
+        let _ = writeln!(out, "\n{told}");
     }
     out
+}
+
+/// Returns the uses of the published values.
+fn uses(standings: &[Standing]) -> Option<String> {
+    let count = |of: Standing| standings.iter().filter(|&&one| one == of).count();
+    let (fitted, predicted) = (count(Standing::Calibration), count(Standing::Predicted));
+    let used = match fitted {
+        0 => "no published value was used for calibration",
+        1 => "1 published value was used for calibration (ratio marked c)",
+        _ => &format!("{fitted} published values were used for calibration (ratio marked c)"),
+    };
+    let are = match predicted {
+        0 => "none is",
+        1 => "1 is",
+        _ => &format!("{predicted} are"),
+    };
+    (!standings.is_empty()).then(|| format!("{used}, {are} predicted"))
 }
 
 fn block(out: &mut String, panel: &Panel, widths: Widths, columns: std::ops::Range<usize>) {
@@ -319,6 +319,46 @@ chat on netfinity-8500r (data sheet only)
         let printed = text(&experiment(), &[], &[panel], 80);
         assert!(printed.contains(beside), "{printed}");
         assert!(printed.contains("in a virtual machine"), "{printed}");
+    }
+
+    #[test]
+    fn published_values_are_used_for_calibration_or_predicted() {
+        use Standing::{Calibration, Predicted};
+        let fitted = "used for calibration (ratio marked c)";
+        let cases: [(&[Standing], Option<String>); 6] = [
+            (&[], None),
+            (
+                &[Predicted],
+                Some("no published value was used for calibration, 1 is predicted".into()),
+            ),
+            (
+                &[Predicted; 2],
+                Some("no published value was used for calibration, 2 are predicted".into()),
+            ),
+            (
+                &[Calibration],
+                Some(format!("1 published value was {fitted}, none is predicted")),
+            ),
+            (
+                &[Calibration; 3],
+                Some(format!(
+                    "3 published values were {fitted}, none is predicted"
+                )),
+            ),
+            (
+                &[Calibration, Predicted, Calibration],
+                Some(format!("2 published values were {fitted}, 1 is predicted")),
+            ),
+        ];
+        for (standings, told) in cases {
+            assert_eq!(uses(standings), told);
+        }
+    }
+
+    #[test]
+    fn nothing_measured_is_told() {
+        let printed = text(&experiment(), &[], &[], 80);
+        assert_eq!(printed, "x: Chat\n\nnothing could be measured\n");
     }
 
     #[test]

@@ -281,6 +281,15 @@ impl Mask {
         let parts: Vec<String> = parts.into_iter().map(text).collect();
         parts.join(",")
     }
+
+    /// Returns them with their noun: `CPU 3`, `CPUs 0-2`, `no CPU`.
+    pub fn words(&self) -> String {
+        match self.cpus.len() {
+            0 => "no CPU".to_owned(),
+            1 => format!("CPU {}", self.list()),
+            _ => format!("CPUs {}", self.list()),
+        }
+    }
 }
 
 impl Ejection {

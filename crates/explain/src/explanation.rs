@@ -251,12 +251,12 @@ fn mask(ejection: &Ejection) -> Option<String> {
     let label = task.label();
     Some(match task.migration_disabled {
         true => format!(
-            "{label} has its migration disabled; its mask is CPUs {}",
-            cpus.list()
+            "{label} has its migration disabled; its mask has {}",
+            cpus.words()
         ),
         false => format!(
-            "when the dump was made, {label} was allowed on CPUs {}",
-            cpus.list()
+            "when the dump was made, {label} was allowed on {}",
+            cpus.words()
         ),
     })
 }

@@ -315,7 +315,7 @@ fn of_task(ejection: &Ejection, home: &CpuState, task: &TaskState, waited: &str)
         .as_ref()
         .filter(|mask| (mask.cpus.len() as u32) < widest(ejection))
     {
-        evidence.push(format!("{label} may run on CPUs {}", mask.list()));
+        evidence.push(format!("{label} may run on {}", mask.words()));
     }
     if !above.is_empty() && finding.culprit != Culprit::HigherClass {
         evidence.push(format!(
@@ -394,7 +394,7 @@ fn of_local(
             && other.pid != task.pid
             && matches!(other.dsq, Some(Dsq::Local | Dsq::LocalOn(_)))
     });
-    let before = before.count();
+    let before = others_wait(before.count(), &format!("the local DSQ of CPU {cpu}"));
     finding.culprit = Culprit::CpuHog;
     finding.certainty = Certainty::Likely;
     finding.sentence = match curr {
@@ -408,9 +408,16 @@ fn of_local(
         "A local DSQ is served from its head; what is inserted with SCX_ENQ_HEAD or SCX_ENQ_PREEMPT goes before what waits. {RULE}"
     );
     finding.cure = "Insert fewer tasks into one CPU's local DSQ, bound how often a task may go before others (SCX_ENQ_HEAD, SCX_ENQ_PREEMPT), and let idle CPUs take from a shared DSQ instead.".to_owned();
-    evidence.push(format!(
-        "{before} other tasks wait in the local DSQ of CPU {cpu}"
-    ));
+    evidence.extend(before);
+}
+
+/// Returns the number of the other tasks that wait in a place.
+fn others_wait(count: usize, place: &str) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some(format!("1 other task waits in {place}")),
+        _ => Some(format!("{count} other tasks wait in {place}")),
+    }
 }
 
 /// The task of the message is not in the text.
@@ -601,23 +608,10 @@ fn same_dsq(ejection: &Ejection, task: &TaskState) -> Option<String> {
     let here = ejection
         .tasks()
         .filter(|(_, other)| other.dsq == task.dsq && other.pid != task.pid);
-    let others: Vec<&TaskState> = here.map(|(_, other)| other).collect();
-    let most = others.iter().map(|other| other.waited_ms).max()?;
-    let name = dsq_name(task.dsq?);
-    let tasks = if others.len() == 1 {
-        "1 other task waits"
-    } else {
-        "other tasks wait"
-    };
-    let count = if others.len() == 1 {
-        String::new()
-    } else {
-        format!("{} ", others.len())
-    };
-    Some(format!(
-        "{count}{tasks} in {name}, the longest for {} s",
-        seconds(&ms(most))
-    ))
+    let waits: Vec<i64> = here.map(|(_, other)| other.waited_ms).collect();
+    let most = waits.iter().max()?;
+    let wait = others_wait(waits.len(), &dsq_name(task.dsq?))?;
+    Some(format!("{wait}, the longest for {} s", seconds(&ms(*most))))
 }
 
 /// CPUs that tasks of a higher class hold.
@@ -671,8 +665,6 @@ fn cpus_are(cpus: &[u32]) -> String {
         cpus: cpus.to_vec(),
         room: 0,
     };
-    match cpus.len() {
-        1 => format!("CPU {} was", mask.list()),
-        _ => format!("CPUs {} were", mask.list()),
-    }
+    let were = if cpus.len() == 1 { "was" } else { "were" };
+    format!("{} {were}", mask.words())
 }

@@ -1,6 +1,9 @@
 //! Dumps of our own making in the formats of Linux 6.12, 6.18 and 7.2: each kind of stall, and each way in which a log
 //! is handed on.
 
+#[path = "dumps/sentences.rs"]
+mod sentences;
+
 use schedlab_explain::{Certainty, Culprit, Explanation, NoEjection, explain};
 
 /// The release whose `scx_dump_state()` has this format.

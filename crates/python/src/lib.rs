@@ -15,6 +15,7 @@ use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{Asked, Definition, Row, Shard, Space, SweepError, Work};
+use schedlab_trace::counted;
 
 fn wrong(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
@@ -249,7 +250,8 @@ impl PyFolder {
     fn finish(&self) -> PyResult<()> {
         let missing = self.left()?;
         if missing > 0 {
-            return Err(wrong(format!("{missing} jobs are not done")));
+            let are = if missing == 1 { "is" } else { "are" };
+            return Err(wrong(format!("{} {are} not done", counted(missing, "job"))));
         }
         match self.lock().take() {
             Some(work) => work.finish().map_err(raised),

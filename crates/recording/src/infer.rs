@@ -731,7 +731,7 @@ impl Inference {
         }
         if self.gaps > 0 {
             warnings.push(format!(
-                "{} switches do not fit to what was recorded before",
+                "switches that do not fit to what was recorded before: {}",
                 self.gaps
             ));
         }

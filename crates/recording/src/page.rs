@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use schedlab_trace::counted;
 use schedlab_workload::recorded::{File, Measured, NOT_INFERRED_MAX, Step};
 
 use crate::tally::{OfTask, Replayed};
@@ -48,7 +49,7 @@ fn by_name(file: &File, only: Option<&str>) -> Vec<(String, Named)> {
             continue;
         }
         let named = names.entry(&task.comm).or_default();
-        named.tasks += 1;
+        named.tasks += task.threads;
         named
             .of
             .add(OfTask::of(task.cpu_ns, task.switches, task.wait_ns));
@@ -74,13 +75,20 @@ fn by_name(file: &File, only: Option<&str>) -> Vec<(String, Named)> {
 pub fn show(name: &str, file: &File, only: Option<&str>) -> String {
     let mut text = String::new();
     let head = &file.head;
-    let members = head.tasks.iter().filter(|task| !task.background).count();
-    let others = head.tasks.len() - members;
+    let of = |background| {
+        let tasks = head
+            .tasks
+            .iter()
+            .filter(move |task| task.background == background);
+        tasks.map(|task| u64::from(task.threads)).sum::<u64>()
+    };
+    let (members, others) = (of(false), of(true));
     let steps: usize = file.steps.iter().map(Vec::len).sum();
+    let (tasks, steps) = (counted(members, "task"), counted(steps as u64, "step"));
     let _ = writeln!(text, "{name}");
     let _ = writeln!(
         text,
-        "  program      {}: {members} tasks ({others} beside it), {steps} steps",
+        "  program      {}: {tasks} ({others} beside it), {steps}",
         head.name
     );
     if let Some(recorded) = &head.recorded {
@@ -91,10 +99,10 @@ pub fn show(name: &str, file: &File, only: Option<&str>) -> String {
         let kernel = recorded.kernel.as_deref().unwrap_or("unknown");
         let _ = writeln!(
             text,
-            "  source       {}, Linux {}, {} CPUs used",
+            "  source       {}, Linux {}, {} used",
             recorded.source,
             cut(kernel, 24),
-            recorded.cpus
+            counted(recorded.cpus, "CPU")
         );
         let _ = writeln!(
             text,
@@ -155,9 +163,18 @@ pub fn show(name: &str, file: &File, only: Option<&str>) -> String {
         );
     }
     if names.len() > ROWS_MAX {
-        let _ = writeln!(text, "and {} more names", names.len() - ROWS_MAX);
+        let more = counted((names.len() - ROWS_MAX) as u64, "more name");
+        let _ = writeln!(text, "and {more}");
     }
     text
+}
+
+/// The warning where the recorder lost events, beside those that were read.
+pub fn lost(lost: u64, read: u64) -> Option<String> {
+    (lost > 0).then(|| {
+        let all = counted(lost + read, "event");
+        format!("the recorder lost {lost} of {all}; all that is made from this recording says so")
+    })
 }
 
 /// The warning where too much of the waiting has no known cause.
@@ -307,6 +324,99 @@ mod tests {
                 "999 ns", "1.23 us", "12.3 us", "123 us", "5.00 ms", "61.0 s"
             ]
         );
+    }
+
+    fn file(tasks: usize) -> File {
+        let mut text =
+            "schedlab_workload = 1\nname = \"p\"\nwork_percent = 100\nthink_percent = 100\n"
+                .to_owned();
+        for task in 0..tasks {
+            text += &format!("\n[[task]]\ncomm = \"t{task}\"\nprocess = 1\n");
+        }
+        text += "---\n";
+        for task in 1..=tasks {
+            text += &format!("task {task}\nr1000\n");
+        }
+        File::parse("x", &text).unwrap()
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        let program = |tasks| {
+            let text = show("x", &file(tasks), None);
+            text.lines().nth(1).unwrap().to_owned()
+        };
+        assert_eq!(program(1), "  program      p: 1 task (0 beside it), 1 step");
+        assert_eq!(
+            program(2),
+            "  program      p: 2 tasks (0 beside it), 2 steps"
+        );
+        let last = |tasks| {
+            let text = show("x", &file(tasks), None);
+            text.lines().last().unwrap().to_owned()
+        };
+        assert!(last(ROWS_MAX).starts_with("t"));
+        assert_eq!(last(ROWS_MAX + 1), "and 1 more name");
+        assert_eq!(last(ROWS_MAX + 2), "and 2 more names");
+    }
+
+    #[test]
+    fn lost_events_are_told() {
+        assert_eq!(lost(0, 7), None);
+        let end = "all that is made from this recording says so";
+        assert_eq!(
+            lost(1, 0).unwrap(),
+            format!("the recorder lost 1 of 1 event; {end}")
+        );
+        assert_eq!(
+            lost(3, 7).unwrap(),
+            format!("the recorder lost 3 of 10 events; {end}")
+        );
+    }
+
+    #[test]
+    fn an_entry_of_several_threads_is_several_tasks() {
+        let mut one = file(2);
+        one.head.tasks[0].threads = 3;
+        one.head.tasks[1].background = true;
+        let text = show("x", &one, None);
+        assert!(text.contains("p: 3 tasks (1 beside it), 2 steps"), "{text}");
+        assert!(text.contains("\nt0                  3 "), "{text}");
+    }
+
+    #[test]
+    fn a_recording_without_causes_comes_with_a_warning() {
+        use schedlab_workload::recorded::Recorded;
+        let mut one = file(1);
+        assert_eq!(not_inferred(&one), None);
+        let mut recorded = Recorded {
+            cpus: 1,
+            ..Recorded::default()
+        };
+        recorded.waits.task_ns = 60;
+        recorded.waits.unknown_ns = 40;
+        one.head.recorded = Some(recorded);
+        assert_eq!(
+            not_inferred(&one).unwrap(),
+            "40 % of the time that its tasks waited has no cause in the recording and is replayed as a fixed time: a \
+             prediction for another scheduler is only as good as the rest"
+        );
+        let text = show("x", &one, None);
+        assert!(text.contains("Linux unknown, 1 CPU used\n"), "{text}");
+        let causes: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(" %    "))
+            .collect();
+        assert_eq!(
+            causes,
+            [
+                "     60.0 %    a task of the program",
+                "     40.0 %    nothing in the recording (fixed, too)"
+            ]
+        );
+        let recorded = one.head.recorded.as_mut().unwrap();
+        recorded.waits.unknown_ns = 0;
+        assert_eq!(not_inferred(&one), None);
     }
 
     #[test]

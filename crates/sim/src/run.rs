@@ -315,30 +315,9 @@ fn exit(end: &Ended, time_limit: Option<Duration>) -> (Exit, Option<String>) {
         None | Some(WorkloadFailure::Endless { .. }) => {}
         Some(failure) => return (failure_exit(failure), Some(failure.to_string())),
     }
-    let ExitInfo {
-        kind,
-        code,
-        reason,
-        message,
-        place,
-    } = &end.exit;
-    if *kind != ExitKind::Done {
-        let reason = match code {
-            0 => reason.clone(),
-            // Half of it is flags (SCX_ECODE_…).
-            code => format!("{reason}, code {code:#x}"),
-        };
-        let text = match kind {
-            _ if message.is_empty() => reason,
-            // The exit's name says it already.
-            ExitKind::Fault => message.clone(),
-            _ => format!("{reason} ({message})"),
-        };
-        let text = match place {
-            Some(place) => format!("{text}, {place}"),
-            None => text,
-        };
-        return (Exit::of_scx(*kind as u64), Some(text));
+    if end.exit.kind != ExitKind::Done {
+        let exit = Exit::of_scx(end.exit.kind as u64);
+        return (exit, Some(ejection(&end.exit)));
     }
     if let Some(why) = rtapp::failure(&end.counters) {
         return (Exit::CommandFailed, Some(why));
@@ -358,17 +337,36 @@ fn exit(end: &Ended, time_limit: Option<Duration>) -> (Exit, Option<String>) {
                     "what was left of the tasks idled until the workload's duration was over: {why}"
                 )
             });
-            (Exit::Done, idled.or_else(|| not_created(end)))
+            (Exit::Done, idled.or_else(|| not_created(end.to_come)))
         }
     }
 }
 
-/// Of a run that was over before its main thread had created all tasks.
-fn not_created(end: &Ended) -> Option<String> {
-    (end.to_come > 0).then(|| {
+/// Returns the words of a policy's exit: the kernel's reason and message, and the place in the policy.
+fn ejection(exit: &ExitInfo) -> String {
+    let reason = match exit.code {
+        0 => exit.reason.clone(),
+        // Half of it is flags (SCX_ECODE_…).
+        code => format!("{}, code {code:#x}", exit.reason),
+    };
+    let text = match exit.message.as_str() {
+        "" => reason,
+        // The exit's name says it already.
+        message if exit.kind == ExitKind::Fault => message.to_owned(),
+        message => format!("{reason} ({message})"),
+    };
+    match &exit.place {
+        Some(place) => format!("{text}, {place}"),
+        None => text,
+    }
+}
+
+/// Returns the note on the tasks that the main thread had not created yet when the run was over.
+fn not_created(tasks: u32) -> Option<String> {
+    (tasks > 0).then(|| {
         format!(
             "{} had not been created yet when the run was over: give it a longer duration, or start=together",
-            counted(u64::from(end.to_come), "task")
+            counted(tasks, "task")
         )
     })
 }
@@ -476,6 +474,8 @@ fn cache_measures(cache: &CacheModel, measures: &mut Measures) {
 
 #[cfg(test)]
 mod tests {
+    use schedlab_engine::Place;
+    use schedlab_engine::policy::OpKind;
     use schedlab_report::World;
     use schedlab_report::origin::origin;
     use schedlab_trace::{CpuId, Event, Instant};
@@ -493,7 +493,38 @@ mod tests {
     }
 
     #[test]
+    fn an_exit_has_its_reason_message_and_place() {
+        let words = |kind, code, message: &str, line: Option<&str>| {
+            ejection(&ExitInfo {
+                kind,
+                code,
+                reason: "reason".into(),
+                message: message.into(),
+                place: line.map(|line| Place {
+                    op: OpKind::Enqueue,
+                    line: Some(line.to_owned()),
+                }),
+            })
+        };
+        let line = Some("a.bpf.c:7");
+        assert_eq!(words(ExitKind::Error, 0, "", None), "reason");
+        assert_eq!(words(ExitKind::Error, 0, "m", None), "reason (m)");
+        assert_eq!(words(ExitKind::UnregBpf, 31, "", None), "reason, code 0x1f");
+        assert_eq!(
+            words(ExitKind::UnregBpf, 31, "m", line),
+            "reason, code 0x1f (m), in ops.enqueue at a.bpf.c:7"
+        );
+        assert_eq!(words(ExitKind::Fault, 0, "m", None), "m");
+        assert_eq!(
+            words(ExitKind::Fault, 0, "", line),
+            "reason, in ops.enqueue at a.bpf.c:7"
+        );
+    }
+
+    #[test]
     fn tasks_that_were_never_created_are_told() {
+        let one = "1 task had not been created yet when the run was over: give it a longer duration, or start=together";
+        assert_eq!(not_created(1).as_deref(), Some(one));
         let message = |start: &str| {
             let spec = SimSpec {
                 cpus: Some(2),

@@ -1,11 +1,12 @@
 //! Every sentence in each of its cases, from analyses made by hand.
 
 use super::*;
+use crate::tree::Question;
 use crate::{Against, LeftOut};
 use crate::{Alternative, Condition, Front, Level, Node, Study};
 
 /// Twelve schedulers with nothing found.
-fn analysis() -> Analysis {
+pub(crate) fn analysis() -> Analysis {
     Analysis {
         workload: "chat".into(),
         measure: "score".into(),
@@ -143,10 +144,13 @@ fn what_is_left_out_has_a_sentence() {
     one.study.excluded = 1;
     says(
         &one,
-        "1 is left out of the comparison with the best because their runs differ too much.",
+        "1 is left out of the comparison with the best because its runs differ too much.",
     );
     one.study.excluded = 2;
-    says(&one, "2 are left out of the comparison");
+    says(
+        &one,
+        "2 are left out of the comparison with the best because their runs differ too much.",
+    );
     one.study.unsteady = true;
     says(
         &one,
@@ -175,18 +179,21 @@ fn missing_combinations_have_their_reasons() {
     };
     says(
         &one,
-        "Combinations are missing: 2 failed, all with slice=infinite; 1 ended their runs without any score \
+        "Combinations are missing: 2 failed, all with slice=infinite; 1 ended its runs without any score \
          (election=fifo,slice=fixed); 1 lacks seeds that others have; 1 was not run. Effects of features are \
          estimated from the others, as if they added up.",
     );
     one.left_out = LeftOut {
+        failed: 1,
+        absent: 2,
         unfinished: 3,
         not_run: 4,
         ..LeftOut::default()
     };
     says(
         &one,
-        "Combinations are missing: 3 lack seeds that others have; 4 were not run.",
+        "Combinations are missing: 1 failed; 2 ended their runs without any score; 3 lack seeds that others have; \
+         4 were not run.",
     );
 }
 
@@ -214,21 +221,30 @@ fn finding_nothing_has_a_reason() {
         "There are too few combinations to separate effects from chance; run more seeds (`--repeat`).",
     );
     one.mute.distinct = 7;
-    says(&one, "The 12 schedulers are only 7 different ones");
+    says(
+        &one,
+        "The 12 schedulers are only 7 different ones, some of which have many points: too few to separate effects from \
+         chance; run more seeds (`--repeat`).",
+    );
     one.variance.exact = false;
     says(
         &one,
-        "run more of them, or all with more seeds (`--repeat`).",
+        "There are too few combinations to separate effects from chance; run more of them, or all with more seeds \
+         (`--repeat`).",
     );
     one.variance.freedom = 20.0;
     says(
         &one,
-        "No single feature makes a difference that chance would not make; with combinations missing",
+        "No single feature makes a difference that chance would not make; with combinations missing the joint effects of \
+         several are unknown.",
     );
     one.study.worst = one.study.best;
     says(&one, "No feature makes any difference.");
     one.study.excluded = 1;
-    says(&one, "Those that are compared do not differ.");
+    says(
+        &one,
+        "Those that are compared do not differ. No single feature makes a difference that chance would not make;",
+    );
 }
 
 #[test]
@@ -259,14 +275,15 @@ fn the_best_on_average_does_not_contradict_the_verdicts() {
         &with(Vec::new()),
         &format!("{of} (best on average: used_time)."),
     );
-    for verdict in [Verdict::Bad, Verdict::BadInSecondRound] {
+    for (verdict, but) in [
+        (Verdict::Bad, "the best schedulers seldom have it"),
+        (Verdict::BadInSecondRound, "it is bad in the second round"),
+    ] {
         for significant in [false, true] {
             let one = with(vec![Alternative::judged(USED_TIME, verdict, significant)]);
             says(
                 &one,
-                &format!(
-                    "{of} (best on average: used_time, but the best schedulers seldom have it)."
-                ),
+                &format!("{of} (best on average: used_time, but {but})."),
             );
         }
     }
@@ -282,6 +299,16 @@ fn the_best_on_average_does_not_contradict_the_verdicts() {
     let mut one = with(vec![Alternative::judged(USED_TIME, Verdict::Bad, true)]);
     one.variance.effects[0].levels[0].mean = 110.0;
     says(&one, &format!("{of} (best on average: nr_run)."));
+    // Where all equals are, the first stands for them.
+    one.study.alternatives.push(Alternative::judged(
+        ("metric", "nr_run"),
+        Verdict::Bad,
+        true,
+    ));
+    says(
+        &one,
+        &format!("{of} (best on average: nr_run, but the best schedulers seldom have it)."),
+    );
     // Where no mean is estimable, none is named.
     let mut one = with(Vec::new());
     one.variance.effects[0].levels.clear();
@@ -323,6 +350,46 @@ fn pairs_name_their_best_and_worst() {
     );
 }
 
+/// As of a single feature: what is best on average may be what is to be avoided.
+#[test]
+fn the_best_pair_does_not_contradict_the_verdicts() {
+    let cells = [
+        ("on", "nr_run", 110.0),
+        ("off", "used_time", 120.0),
+        ("off", "nr_run", 80.0),
+    ];
+    let mut one = analysis();
+    one.variance.interactions = vec![pair(20.0, &cells)];
+    let of = "idle and metric matter mainly together (20 %): best on average with";
+    let worst = "worst with idle=off and metric=nr_run.";
+    let mut of_verdicts = |verdicts: &[(&str, &str, Verdict)], best: &str| {
+        let judged = verdicts.iter();
+        one.study.alternatives = judged
+            .map(|&(feature, name, verdict)| Alternative::judged((feature, name), verdict, true))
+            .collect();
+        says(&one, &format!("{of} {best}, {worst}"));
+    };
+    let best = "idle=off and metric=used_time";
+    of_verdicts(&[], best);
+    of_verdicts(&[("idle", "off", Verdict::Good)], best);
+    of_verdicts(
+        &[("metric", "used_time", Verdict::Bad)],
+        &format!("{best} (but the best schedulers seldom have metric=used_time)"),
+    );
+    of_verdicts(
+        &[
+            ("metric", "used_time", Verdict::Bad),
+            ("idle", "off", Verdict::BadInSecondRound),
+        ],
+        &format!(
+            "{best} (but idle=off is bad in the second round and the best schedulers seldom have metric=used_time)"
+        ),
+    );
+    // Of equals the one to which no verdict objects.
+    one.variance.interactions[0].cells[0].2 = 120.0;
+    says(&one, &format!("{of} idle=on and metric=nr_run, {worst}"));
+}
+
 #[test]
 fn features_that_hardly_matter_are_named() {
     let mut one = analysis();
@@ -344,6 +411,33 @@ fn features_that_hardly_matter_are_named() {
     let mut few = one.clone();
     few.variance.freedom = 3.0;
     denied(&few);
+    // In a pair, or without a test, it may matter.
+    let mut paired = one.clone();
+    paired.variance.interactions = vec![pair(5.0, &[("on", "nr_run", 1.0)])];
+    denied(&paired);
+    let mut untested = one.clone();
+    untested.variance.effects[1].p = None;
+    denied(&untested);
+    let mut asked = one.clone();
+    let leaf = one.tree.clone();
+    asked.tree.question = Some(Box::new(Question {
+        feature: "idle".into(),
+        alternative: "on".into(),
+        yes: leaf.clone(),
+        no: leaf,
+    }));
+    denied(&asked);
+    let mut several = one;
+    for feature in ["slice", "election"] {
+        several.variance.effects.push(Effect {
+            feature: feature.into(),
+            ..idle.clone()
+        });
+    }
+    says(
+        &several,
+        "It hardly matters which idle, slice or election is chosen.",
+    );
 }
 
 #[test]

@@ -106,10 +106,9 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     let scheduler = |point: usize| definition.space.scheduler(point as u64).to_string();
     let across = Across::new(&analyses, scheduler);
     if missing > 0 {
-        tell(format_args!(
-            "{missing} of {} runs are still missing",
-            definition.jobs()
-        ));
+        let all = definition.jobs();
+        let are = if missing == 1 { "is" } else { "are" };
+        tell(format_args!("{missing} of {all} runs {are} still missing"));
     }
     let emulated = definition
         .host

@@ -3,6 +3,7 @@
 use schedlab_events::EventFile;
 use schedlab_report::{Exit, Heard, MetricsRecorder};
 use schedlab_trace::check::Checkers;
+use schedlab_trace::counted;
 
 use super::Status;
 use crate::args::CheckArgs;
@@ -23,11 +24,8 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Status> {
     let count = file.tell(&mut heard)?;
     if count > 0 {
         let bytes = std::fs::metadata(&args.file).map_or(0, |file| file.len());
-        tell(format_args!(
-            "{}: {count} events, {:.1} bytes each",
-            args.file.display(),
-            bytes as f64 / count as f64
-        ));
+        let size = size(count, bytes);
+        tell(format_args!("{}: {size}", args.file.display()));
     }
     let (recorder, violations) = heard.finish();
 
@@ -35,9 +33,9 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Status> {
     result.asked.clone_from(&result.workload);
     if about.lost > 0 {
         tell(format_args!(
-            "{}: {} events were lost: the invariants cannot be judged, and measures of events are absent",
+            "{}: {} lost: the invariants cannot be judged, and measures of events are absent",
             args.file.display(),
-            about.lost
+            counted(about.lost, "event")
         ));
     } else {
         result.measures = recorder.measures(about.clock_mhz);
@@ -56,4 +54,21 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<Status> {
         }
     }
     deliver(&[result], &view, outputs)
+}
+
+/// Returns the number of events and their mean size.
+fn size(events: u64, bytes: u64) -> String {
+    let mean = bytes as f64 / events as f64;
+    format!("{}, {mean:.1} bytes each", counted(events, "event"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_event_is_no_plural() {
+        assert_eq!(size(1, 100), "1 event, 100.0 bytes each");
+        assert_eq!(size(8, 100), "8 events, 12.5 bytes each");
+    }
 }

@@ -8,7 +8,6 @@ use anyhow::{Context as _, bail};
 use schedlab_explain::Explanation;
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
-use schedlab_trace::counted;
 use serde::Serialize;
 
 use super::Status;
@@ -93,8 +92,7 @@ fn render(found: &[Explanation], width: usize) -> String {
     let mut text = String::new();
     for (index, one) in found.iter().enumerate() {
         if found.len() > 1 {
-            let all = counted(found.len() as u64, "ejection");
-            text.push_str(&format!("Ejection {} of {all}\n\n", index + 1));
+            text.push_str(&format!("Ejection {} of {}\n\n", index + 1, found.len()));
         }
         fill(&mut text, "", &one.sentence, 0, width);
         text.push('\n');
@@ -106,4 +104,26 @@ fn render(found: &[Explanation], width: usize) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_ejections_are_numbered() {
+        let text = |log: &str| render(&schedlab_explain::explain(log.as_bytes()).unwrap(), 80);
+        let one = "EXIT: disabled by sysrq-S\n";
+        let alone = text(one);
+        assert!(alone.starts_with("Somebody pressed SysRq-S,"), "{alone}");
+        let both = text(&format!("{one}EXIT: unregistered from user space\n"));
+        assert!(
+            both.starts_with("Ejection 1 of 2\n\nSomebody pressed"),
+            "{both}"
+        );
+        assert!(
+            both.contains("\n\nEjection 2 of 2\n\nNobody ejected"),
+            "{both}"
+        );
+    }
 }

@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use schedlab_programs::{End, Options, ProgramError, Report, original};
 use schedlab_report::{Exit, Measures, RunResult};
 use schedlab_sim::{batch, parts};
-use schedlab_trace::Instant;
+use schedlab_trace::{Duration, Instant};
 use schedlab_workload::{Workload, note, rtapp};
 
 use super::{Status, real};
@@ -160,42 +160,44 @@ fn some_of(list: &[String]) -> String {
     }
 }
 
-fn result(report: &Report, args: &LoadArgs) -> RunResult {
-    let mut measures = Measures::default();
+/// Returns the result of a run that ended so, and the message about it.
+fn ending(end: &End, failure: Option<String>, limit: Duration) -> (Exit, Option<String>) {
     let stuck = |left: &[String]| {
         format!(
             "nothing was left that could wake {}; check the workload's locks, pipes and barriers",
             some_of(left)
         )
     };
-    let rtapp_failed = rtapp::failure(&report.counters);
-    let (exit, message) = match &report.end {
-        End::Done
-        | End::Stuck {
-            at_mutex: false, ..
-        } if rtapp_failed.is_some() => (Exit::CommandFailed, rtapp_failed),
-        End::Done => (Exit::Done, None),
-        End::TimedOut(left) => {
-            let text = format!(
-                "not finished after {}: {}; give it more with --time-limit",
-                args.time_limit.words(),
-                some_of(left)
-            );
-            (Exit::TimeLimit, Some(text))
-        }
+    match end {
         // As in a simulation.
         End::Stuck {
             left,
             at_mutex: true,
         } => (Exit::Deadlock, Some(stuck(left))),
-        End::Stuck { left, .. } => (
-            Exit::Done,
-            Some(format!(
+        End::TimedOut(left) => {
+            let text = format!(
+                "not finished after {}: {}; give it more with --time-limit",
+                limit.words(),
+                some_of(left)
+            );
+            (Exit::TimeLimit, Some(text))
+        }
+        _ if failure.is_some() => (Exit::CommandFailed, failure),
+        End::Done => (Exit::Done, None),
+        End::Stuck { left, .. } => {
+            let text = format!(
                 "what was left of the threads waited until the workload's duration was over: {}",
                 stuck(left)
-            )),
-        ),
-    };
+            );
+            (Exit::Done, Some(text))
+        }
+    }
+}
+
+fn result(report: &Report, args: &LoadArgs) -> RunResult {
+    let mut measures = Measures::default();
+    let failure = rtapp::failure(&report.counters);
+    let (exit, message) = ending(&report.end, failure, args.time_limit);
     let is_done = exit == Exit::Done;
     let mut notes = Vec::new();
     if is_done {
@@ -236,6 +238,38 @@ fn result(report: &Report, args: &LoadArgs) -> RunResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_end_has_its_words() {
+        let left = || vec!["a-0".to_owned(), "b-1".to_owned()];
+        let of = |end: &End, failure: Option<&str>| {
+            let failure = failure.map(str::to_owned);
+            ending(end, failure, Duration::from_secs(60))
+        };
+        let stuck = "nothing was left that could wake a-0, b-1; check the workload's locks, pipes and barriers";
+        let idle = format!(
+            "what was left of the threads waited until the workload's duration was over: {stuck}"
+        );
+        let late = "not finished after 60 s: a-0, b-1; give it more with --time-limit";
+        let at = |at_mutex| End::Stuck {
+            left: left(),
+            at_mutex,
+        };
+        let told = |text: &str| Some(text.to_owned());
+        assert_eq!(of(&End::Done, None), (Exit::Done, None));
+        assert_eq!(of(&at(false), None), (Exit::Done, told(&idle)));
+        assert_eq!(of(&at(true), None), (Exit::Deadlock, told(stuck)));
+        assert_eq!(
+            of(&End::TimedOut(left()), None),
+            (Exit::TimeLimit, told(late))
+        );
+        // A failure of rt-app's is the news, unless the run did not come to its end.
+        let failed = (Exit::CommandFailed, told("mem"));
+        assert_eq!(of(&End::Done, Some("mem")), failed);
+        assert_eq!(of(&at(false), Some("mem")), failed);
+        assert_eq!(of(&at(true), Some("mem")).0, Exit::Deadlock);
+        assert_eq!(of(&End::TimedOut(left()), Some("mem")).0, Exit::TimeLimit);
+    }
 
     #[test]
     fn of_a_long_list_some_are_named() {

@@ -59,12 +59,8 @@ pub fn inferred(path: &Path, options: &Options) -> anyhow::Result<File> {
     for warning in &inferred.warnings {
         tell(format_args!("{name}: {warning}"));
     }
-    if about.lost > 0 {
-        tell(format_args!(
-            "{name}: the recorder lost {} of {} events; all that is made from this recording says so",
-            about.lost,
-            about.lost + about.events
-        ));
+    if let Some(warning) = page::lost(about.lost, about.events) {
+        tell(format_args!("{name}: {warning}"));
     }
     if let Some(warning) = page::not_inferred(&inferred.file) {
         tell(format_args!("{name}: {warning}"));

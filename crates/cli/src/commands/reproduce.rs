@@ -145,9 +145,7 @@ fn write_page(
     notes: Vec<String>,
     failed: &[&RunResult],
 ) -> anyhow::Result<()> {
-    let mut lead = vec![
-        "Medians of simulated runs; strokes reach from the lowest to the highest of all seeds. Hollow points were published. Whether a published value was used to calibrate the machine or is predicted stands in the tables.".to_owned(),
-    ];
+    let mut lead = Vec::new();
     if args.vm {
         lead.push("Emulated: the workload's real program under the same scheduler in a real kernel, in a virtual machine. Its CPUs are emulated, slower than any that was studied and more than the host's cores: counts and orders can be compared, times and rates cannot.".to_owned());
     }
@@ -155,7 +153,7 @@ fn write_page(
         lead.push(format!("Simulated on {machine}, not on the machines of the studies: nothing that was published can stand beside it, and the workloads take the CPU time that they took there."));
     }
     if args.quick {
-        lead.push("A first impression (--quick): smaller workloads and one seed. What was published of larger ones is not shown beside them.".to_owned());
+        lead.push("A first impression (--quick): smaller workloads and fewer seeds. What was published of larger ones is not shown beside them.".to_owned());
     }
     lead.extend(notes);
     let page = experiments::page(told, lead, failed).html();

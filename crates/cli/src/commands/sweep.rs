@@ -253,7 +253,7 @@ fn report(summary: &Summary, shard: Shard, jobs: u64, folder: &str) -> String {
     }
     let _ = write!(text, ", {new} of them now");
     if runs < new {
-        let _ = write!(text, " by {runs} simulations");
+        let _ = write!(text, " by {}", counted(*runs, "simulation"));
     }
     let _ = writeln!(text, "; {} failed", progress.failed);
     for (workload, best) in &progress.best {
@@ -267,4 +267,87 @@ fn report(summary: &Summary, shard: Shard, jobs: u64, folder: &str) -> String {
         let _ = writeln!(text, "results in {folder}; next: schedlab analyze {folder}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use schedlab_report::Exit;
+    use schedlab_sweep::Best;
+
+    use super::*;
+
+    fn summary() -> Summary {
+        Summary {
+            progress: Progress {
+                done: 12,
+                jobs: 12,
+                failed: 0,
+                left: None,
+                workload: String::new(),
+                best: BTreeMap::new(),
+            },
+            new: 5,
+            runs: 5,
+            stopped: false,
+        }
+    }
+
+    #[test]
+    fn the_report_has_each_case() {
+        let of = |summary: &Summary, shard: Shard| report(summary, shard, 24, "out");
+        let next = "results in out; next: schedlab analyze out\n";
+        let mut one = summary();
+        let whole = format!("12 of 12 runs done, 5 of them now; 0 failed\n{next}");
+        assert_eq!(of(&one, Shard::WHOLE), whole);
+        let second = Shard::parse("2/2").unwrap();
+        let part = format!("12 of 12 runs done of shard 2/2, 5 of them now; 0 failed\n{next}");
+        assert_eq!(of(&one, second), part);
+        // Schedulers that are one share a run.
+        one.runs = 3;
+        let shared =
+            format!("12 of 12 runs done, 5 of them now by 3 simulations; 0 failed\n{next}");
+        assert_eq!(of(&one, Shard::WHOLE), shared);
+        one.runs = 1;
+        one.progress.failed = 1;
+        let best = Best {
+            job: 0,
+            scheduler: "fifo".into(),
+            score: 2e9,
+            unit: "ns".into(),
+        };
+        one.progress.best.insert("cpu".into(), best);
+        one.progress.done = 11;
+        one.stopped = true;
+        assert_eq!(
+            of(&one, Shard::WHOLE),
+            "11 of 12 runs done, 5 of them now by 1 simulation; 1 failed\nbest run on cpu: 2.00 s: fifo\n\
+             stopped: the same command goes on where it was\n"
+        );
+        one.progress.jobs = 0;
+        assert_eq!(
+            of(&one, second),
+            "shard 2/2 has none of the sweep's 24 runs: nothing to do\n"
+        );
+    }
+
+    #[test]
+    fn a_failure_says_why_if_it_is_known() {
+        let mut row = Row {
+            job: 0,
+            workload: "cpu".into(),
+            scheduler: "fifo".into(),
+            choices: Vec::new(),
+            seed: 1,
+            exit: Exit::ErrorStall,
+            message: Some("it stalled".into()),
+            score_unit: None,
+            score_better: None,
+            values: Vec::new(),
+        };
+        assert_eq!(failure(&row), "fifo on cpu: error_stall: it stalled");
+        row.message = None;
+        assert_eq!(failure(&row), "fifo on cpu: error_stall: no message");
+    }
 }

@@ -170,22 +170,26 @@ fn title(place: Place) -> String {
 
 /// Refuses to measure beside other programs.
 fn refuse_if_busy(anyway: bool) -> anyhow::Result<()> {
-    let Some(busy) = busy_pct() else {
-        return Ok(());
-    };
-    if busy <= BUSY_PCT {
-        return Ok(());
+    if let Some(caveat) = of_busy(busy_pct(), anyway)? {
+        tell(caveat);
     }
-    let told = format!("other programs take {busy:.0} % of this machine's CPU time");
+    Ok(())
+}
+
+/// Returns the caveat of runs beside programs that take this share of the CPUs' time, where it is known.
+fn of_busy(busy: Option<f64>, anyway: bool) -> anyhow::Result<Option<String>> {
+    let Some(busy) = busy.filter(|&busy| busy > BUSY_PCT) else {
+        return Ok(None);
+    };
+    let told = format!("other programs take {busy:.1} % of this machine's CPU time");
     if !anyway {
         bail!(
             "{told}, and at most {BUSY_PCT:.0} % leaves the runs alone: stop them (`top` shows them), or add --anyway"
         );
     }
-    tell(format_args!(
+    Ok(Some(format!(
         "{told}: real times are too long, and their intervals wide"
-    ));
-    Ok(())
+    )))
 }
 
 /// The share of all CPUs' time that is not idle, over [`WATCH`]; `None` where /proc/stat does not say.
@@ -328,6 +332,25 @@ mod tests {
         assert_eq!(times(stat), Some((50, 100)));
         assert_eq!(times("intr 1 2"), None);
         assert_eq!(times("cpu  1 x"), None);
+    }
+
+    #[test]
+    fn a_busy_machine_is_refused_or_told() {
+        assert_eq!(of_busy(None, false).unwrap(), None);
+        assert_eq!(of_busy(Some(BUSY_PCT), false).unwrap(), None);
+        let told = "other programs take 5.3 % of this machine's CPU time";
+        assert_eq!(
+            of_busy(Some(5.3), false).unwrap_err().to_string(),
+            format!(
+                "{told}, and at most 5 % leaves the runs alone: stop them (`top` shows them), or add --anyway"
+            )
+        );
+        assert_eq!(
+            of_busy(Some(5.3), true).unwrap().unwrap(),
+            format!("{told}: real times are too long, and their intervals wide")
+        );
+        assert_eq!(title(Some(3)), "One CPU: all threads are bound to CPU 3");
+        assert_eq!(title(None), "All CPUs, free placement");
     }
 
     #[test]

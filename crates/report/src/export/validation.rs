@@ -134,6 +134,27 @@ mod tests {
     }
 
     #[test]
+    fn errors_are_percentages_or_factors() {
+        let told = |ratio, met| {
+            let value = 0.0;
+            error(Simulated { value, ratio, met })
+        };
+        for (ratio, text) in [
+            (None, "    ? "),
+            (Some(0.0), "-100% "),
+            (Some(0.5), " -50% "),
+            (Some(1.0), "  +0% "),
+            (Some(1.5), " +50% "),
+            (Some(2.0), " ×2.0 "),
+            (Some(12.3), "  ×12 "),
+        ] {
+            assert_eq!(told(ratio, None), text);
+        }
+        assert_eq!(told(Some(2.0), Some(false)), " ×2.0*");
+        assert_eq!(told(Some(1.0), Some(true)), "  +0% ");
+    }
+
+    #[test]
     fn lines_fit_a_terminal_and_misses_are_marked() {
         let rows = vec![
             row(

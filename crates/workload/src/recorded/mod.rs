@@ -15,7 +15,7 @@ pub use file::{
     Barrier, File, Head, Measured, Recorded, Step, TaskHead, VERSION, Waits, is_recorded,
 };
 
-use schedlab_trace::CpuSet;
+use schedlab_trace::{CpuSet, counted};
 
 use crate::measure::{Measure, measure};
 use crate::param::Value;
@@ -88,10 +88,11 @@ pub(crate) fn parse_on(
     }
     if let Some(recorded) = &parsed.head.recorded {
         if recorded.lost_events > 0 {
+            let all = recorded.lost_events.saturating_add(recorded.events);
             builder.note(format!(
-                "{file}: its recording lost {} of {} events: what was lost is not replayed",
+                "{file}: its recording lost {} of {}: what was lost is not replayed",
                 recorded.lost_events,
-                recorded.lost_events.saturating_add(recorded.events)
+                counted(all, "event")
             ));
         }
         if recorded.waits.not_inferred() > NOT_INFERRED_MAX {

@@ -580,6 +580,16 @@ fn a_pattern_that_names_nothing_is_told() {
     }
 }
 
+#[test]
+fn several_patterns_that_name_nothing_are_told_together() {
+    let results = with_measure("a", "wakeup.latency_ns_p99", &[1_000.0]);
+    let found = with_view(&results, |view| {
+        view.measures = vec!["foo.*".into(), "wakeup.*".into(), "bar*".into()];
+    });
+    let note = "\nno measure of these runs is called `foo.*` or `bar*`: --json writes all\n";
+    assert!(found.ends_with(note), "{found}");
+}
+
 /// A difference that the digits of the median do not show is not "130 [130, 130]".
 #[test]
 fn narrow_intervals_have_digits() {
@@ -605,11 +615,28 @@ fn medians_of_some_runs_say_of_how_many() {
         }
         run.measures = measures;
     }
-    let found = with_view(&results, |view| {
-        view.measures = vec!["wakeup.latency_ns_p99".into()];
+    let told = |results: &[RunResult]| {
+        let found = with_view(results, |view| {
+            view.measures = vec!["wakeup.latency_ns_p99".into()];
+        });
+        let (_, note) = found.split_once("some runs lack").expect(&found);
+        note.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let of = |name: &str| format!("wakeup.latency_ns_p99 of {name} on 2 CPUs (3 of 9 runs)");
+    let head = "a figure, and medians leave them out:";
+    assert_eq!(told(&results), format!("{head} {}", of("a")));
+    let others = ["b", "c", "d"].map(|name| {
+        let mut others = results.clone();
+        others
+            .iter_mut()
+            .for_each(|run| run.scheduler = name.into());
+        others
     });
-    let note = "some runs lack a figure, and medians leave them out: wakeup.latency_ns_p99 of a on 2 CPUs (3 of 9\n  runs)\n";
-    assert!(found.ends_with(note), "{found}");
+    results.extend(others.concat());
+    assert_eq!(
+        told(&results),
+        format!("{head} {}, {}, {} and 1 more", of("a"), of("b"), of("c"))
+    );
 }
 
 #[test]
