@@ -178,8 +178,8 @@ fn who_wakes_beside_hogs_waits_under_eevdf_and_not_under_cfs() {
 /// The watchdog looks every 15 s for who has waited for 30: a task that is bound to the CPU of a real-time hog ejects every
 /// policy (sched-ext/scx, issue 1202). The kernel's own scheduler has no watchdog.
 /// github.com/sched-ext/scx/issues/3129, of December 2025: `schbench -m 16 -t 32 -r 100` on 512 CPUs of two EPYC 9745 under
-/// Linux 6.18: 37, 64, 2292 and 3772 us. The percentiles that it lists (75, 95, 99.5) are those of schbench before 2023, whose
-/// message thread sleeps and then wakes all its workers with one note of the time. That is why the median is the time of
+/// Linux 6.18: 37, 64, 2292 and 3772 us. It lists the percentiles (75, 95, 99.5) of schbench before 2023, whose message
+/// thread sleeps and then wakes all its workers with one note of the time. That is why the median is the time of
 /// sixteen wakeups.
 #[test]
 fn schbench_on_512_cpus_has_the_latencies_of_a_report() {

@@ -203,7 +203,7 @@ fn equal_parts_share_the_machine() {
     assert!(one + other <= 2e9 && one + other > 1.9e9, "{one} {other}");
 }
 
-/// `taskset` keeps tasks to a CPU of a machine that has two: slices are those of two CPUs (1.4 ms, not 0.7), as in the kernel.
+/// `taskset` keeps tasks to a CPU of a machine that has two: a slice is as long as on two CPUs (1.4 ms, not 0.7).
 #[test]
 fn taskset_keeps_tasks_to_its_cpus_of_the_whole_machine() {
     let spec = |cpus: usize, taskset: Option<&str>| SimSpec {
