@@ -1,6 +1,7 @@
 //! The contract between the virtual kernel and its users: scenarios and their outcome, policies and their requests.
 
 pub mod consts;
+pub(crate) mod facts;
 pub(crate) mod ids;
 pub mod mutation;
 pub(crate) mod op;

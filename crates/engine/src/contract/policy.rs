@@ -14,6 +14,7 @@ use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 use crate::contract::consts::SLICE_INF;
+pub use crate::contract::facts::TaskFacts;
 pub use crate::contract::ids::{DsqId, IterId, PolicyLock, TimerId};
 pub use crate::contract::op::{DumpContext, OpCall, OpKind, OpSet, PreemptReason};
 use crate::contract::outcome::Place;
@@ -103,6 +104,11 @@ pub struct TaskView<'a> {
 pub trait Policy {
     /// The constant part of the ops table.
     fn info(&self) -> &OpsInfo;
+
+    /// Whether it reads what [`Service::task_facts`] answers: the virtual kernel counts it only then.
+    fn reads_facts(&self) -> bool {
+        false
+    }
 
     /// Runs `op`, which is `env.cpu.op`, on `env.cpu` and returns what it returns; ops without a result return 0.
     fn call(&self, env: &Env<'_>, op: &OpCall) -> i64;

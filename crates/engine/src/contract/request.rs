@@ -5,6 +5,7 @@
 
 use schedlab_trace::{CpuSet, LockClass, TaskId};
 
+use crate::contract::facts::TaskFacts;
 use crate::contract::ids::{DsqId, IterId, PolicyLock, TimerId};
 
 macro_rules! requests {
@@ -141,6 +142,8 @@ requests! {
     /// `scx_bpf_get_online_cpumask()`.
     OnlineMask = online_mask -> CpuSet;
 
+    /// The fields of a task that change while it lives, as they are now: a read of memory, so no turn is waited for.
+    TaskFacts { task: TaskId } = task_facts -> TaskFacts;
     /// `scx_bpf_task_running()`.
     TaskRunning { task: TaskId } = task_running -> bool;
     /// `scx_bpf_task_cpu()`.
@@ -198,6 +201,8 @@ pub enum Reply {
     Iter(IterId),
     /// A CPU mask.
     Mask(CpuSet),
+    /// Fields of a task.
+    Facts(TaskFacts),
 }
 
 macro_rules! replies {
@@ -240,4 +245,6 @@ replies! {
         Reply::Iter(iter) => Ok(iter), Reply::Int(error) => Err(error);
     CpuSet: mask => Reply::Mask(mask);
         Reply::Mask(mask) => mask;
+    TaskFacts: facts => Reply::Facts(facts);
+        Reply::Facts(facts) => facts, Reply::Done => TaskFacts::default();
 }

@@ -250,6 +250,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.rq_lock(c, c);
         if let Some(task) = c.curr.get() {
             let p = self.task(task);
+            if self.accounts {
+                // account_process_tick()
+                let ticks = match p.exec.get() {
+                    Exec::User => &p.account.user_ticks,
+                    _ => &p.account.system_ticks,
+                };
+                ticks.set(ticks.get() + 1);
+            }
             match p.class.get() {
                 Class::Ext => self.task_tick_scx(c, p),
                 Class::Fair => self.task_tick_fair(c, p),

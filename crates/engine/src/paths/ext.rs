@@ -54,6 +54,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if self.life.is_bypassing() {
                 return prev_cpu;
             }
+            if self.accounts {
+                p.account.selected_cpu.set(cpu);
+            }
             return if self.cpu_valid(cpu, "from ops.select_cpu()") {
                 CpuId(cpu as u32)
             } else {
@@ -63,6 +66,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.sync(c);
         match self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0) {
             Some(cpu) => {
+                if self.accounts {
+                    p.account.selected_cpu.set(cpu.0 as i32);
+                }
                 self.refill_slice(p);
                 if !self.mutated(Mutation::DefaultSelectDoesNotInsert) {
                     p.ddsp_dsq_id.set(dsq_id::LOCAL);

@@ -101,6 +101,8 @@ pub(crate) struct Kernel<P, R> {
     pub next_idle_balance: Cell<u64>,
     pub tasks: TaskTable,
     pub population: Population,
+    /// The policy reads counts of tasks, which are kept for it.
+    pub accounts: bool,
     pub dsqs: Dsqs,
     pub locks: Locks,
     pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
@@ -219,6 +221,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             limits,
             seed,
             ops,
+            accounts: policy.reads_facts(),
             policy,
             switch: Switch::default(),
             recorder,

@@ -13,6 +13,7 @@ use schedlab_trace::{CpuId, CpuMode, CpuSet, LockClass, Recorder, TaskId};
 use crate::contract::consts::{
     BPF_F_TIMER_ABS, BPF_MAX_LOOPS, dsq_id, enq, errno, iter, kick, ops, reenq,
 };
+use crate::contract::facts::TaskFacts;
 use crate::contract::mutation::Mutation;
 use crate::contract::op_context::{
     CREATE_DSQ, DISPATCH_CANCEL, DISPATCH_NR_SLOTS, DSQ_INSERT, DSQ_MOVE, DSQ_MOVE_TO_LOCAL,
@@ -26,7 +27,8 @@ use crate::paths::kernel::Kernel;
 use crate::state::cpu::{Cpu, DirectDispatch, DispatchEntry};
 use crate::state::event_queue::Timer;
 use crate::state::lock::LockIx;
-use crate::state::task::{OpsState, ScxState, Task};
+use crate::state::sorted::NIL;
+use crate::state::task::{OnRq, OpsState, ScxState, Task, TaskState};
 
 /// An op's way back into the virtual kernel.
 struct Caller<'k, P, R> {
@@ -337,6 +339,10 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn online_mask(&self) -> CpuSet {
         self.shared(|kernel, _| kernel.online_mask())
+    }
+
+    fn task_facts(&self, task: TaskId) -> TaskFacts {
+        self.kernel.task_facts(task)
     }
 
     fn task_running(&self, task: TaskId) -> bool {
@@ -696,6 +702,44 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match self.dsqs.create(dsq) {
             Ok(_) => 0,
             Err(errno) => errno,
+        }
+    }
+
+    /// The fields of a task that policies may read.
+    fn task_facts(&self, task: TaskId) -> TaskFacts {
+        let p = self.task(task);
+        // include/linux/sched.h
+        let state = match p.state() {
+            TaskState::Running => 0,
+            TaskState::Blocked => 1,
+            TaskState::Dead => 0x80,
+            TaskState::Waking => 0x200,
+            TaskState::New => 0x800,
+        };
+        let tick_ns = self.costs.tick_period_ns;
+        TaskFacts {
+            sum_exec_ns: p.sum_exec_ns.get(),
+            utime_ns: p.account.user_ticks.get() * tick_ns,
+            stime_ns: p.account.system_ticks.get() * tick_ns,
+            voluntary_switches: p.account.voluntary_switches.get(),
+            involuntary_switches: p.account.involuntary_switches.get(),
+            last_queued_ns: p.account.last_queued.get(),
+            run_delay_ns: p.account.run_delay.get(),
+            arrivals: p.account.arrivals.get(),
+            last_arrival_ns: p.account.last_arrival.get(),
+            start_ns: p.account.forked_at.get(),
+            state,
+            on_cpu: p.on_cpu.get(),
+            on_rq: match p.on_rq() {
+                OnRq::No => 0,
+                OnRq::Queued => 1,
+                OnRq::Migrating => 2,
+            },
+            dsq: (p.dsq() != NIL).then(|| self.dsqs.get(p.dsq()).id()),
+            ddsp_dsq_id: p.ddsp_dsq_id.get(),
+            ddsp_enq_flags: p.ddsp_enq_flags.get(),
+            runnable_at: p.runnable_at.get(),
+            selected_cpu: p.account.selected_cpu.get(),
         }
     }
 

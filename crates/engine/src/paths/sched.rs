@@ -52,6 +52,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `enqueue_task()` of the task's class.
     pub(crate) fn enqueue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        if self.accounts {
+            p.account.enqueue(c.this.now.get());
+        }
         match p.class.get() {
             Class::Ext => self.enqueue_task_scx(c, rq, p, flags),
             Class::Fair => {
@@ -71,6 +74,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn dequeue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        if self.accounts {
+            p.account.dequeue(c.this.now.get());
+        }
         match p.class.get() {
             Class::Ext => self.dequeue_task_scx(c, rq, p, flags),
             Class::Fair => self.dequeue_task_fair(c, rq, p, flags),
@@ -401,6 +407,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 next: next.map(|p| p.id),
             },
         );
+        if self.accounts {
+            let now = c.this.now.get();
+            if let Some(p) = prev {
+                let is_runnable = !matches!(prev_state, PrevState::Blocked | PrevState::Exited);
+                p.account.depart(now, is_runnable);
+            }
+            if let Some(p) = next {
+                p.account.arrive(now);
+            }
+        }
         c.curr.set(next.map(|p| p.id));
         let paths = &self.machine.paths;
         self.charge(c, paths.switch_ns);

@@ -205,6 +205,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if p.scx_state.get() == crate::state::task::ScxState::None {
             p.cpu.set(c.id);
+            p.account.forked_at.set(c.this.now.get());
             self.introduce_task(c, p);
             let refused = self.scx_fork(c, p);
             if refused != 0 {

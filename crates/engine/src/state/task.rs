@@ -82,6 +82,64 @@ pub(crate) enum Exec {
     Effect,
 }
 
+/// Counts of a task that others read.
+#[derive(Default)]
+pub(crate) struct Account {
+    /// `start_time`.
+    pub forked_at: Cell<u64>,
+    /// `utime` and `stime`: the ticks that met it in either mode.
+    pub user_ticks: Cell<u64>,
+    pub system_ticks: Cell<u64>,
+    /// `nvcsw` and `nivcsw`: how often it left a CPU because it waited, and because it had to.
+    pub voluntary_switches: Cell<u64>,
+    pub involuntary_switches: Cell<u64>,
+    /// `sched_info`: when it began to wait for a CPU, 0 if it does not; how long it has waited; how often it was switched in, and
+    /// when.
+    pub last_queued: Cell<u64>,
+    pub run_delay: Cell<u64>,
+    pub arrivals: Cell<u64>,
+    pub last_arrival: Cell<u64>,
+    /// `scx.selected_cpu`.
+    pub selected_cpu: Cell<i32>,
+}
+
+impl Account {
+    /// `sched_info_enqueue()`.
+    pub fn enqueue(&self, now: u64) {
+        if self.last_queued.get() == 0 {
+            self.last_queued.set(now);
+        }
+    }
+
+    /// `sched_info_dequeue()`.
+    pub fn dequeue(&self, now: u64) {
+        let since = self.last_queued.replace(0);
+        if since > 0 {
+            let waited = now.saturating_sub(since);
+            self.run_delay.set(self.run_delay.get() + waited);
+        }
+    }
+
+    /// `sched_info_arrive()`.
+    pub fn arrive(&self, now: u64) {
+        self.dequeue(now);
+        self.last_arrival.set(now);
+        self.arrivals.set(self.arrivals.get() + 1);
+    }
+
+    /// `sched_info_depart()`, and the count of `__schedule()`.
+    pub fn depart(&self, now: u64, is_runnable: bool) {
+        let count = match is_runnable {
+            true => &self.involuntary_switches,
+            false => &self.voluntary_switches,
+        };
+        count.set(count.get() + 1);
+        if is_runnable {
+            self.enqueue(now);
+        }
+    }
+}
+
 /// Which task it is.
 pub(crate) struct Identity {
     pub id: TaskId,
@@ -170,6 +228,8 @@ pub(crate) struct Task {
     /// The run does not wait for it.
     pub is_background: bool,
     pub working_set_bytes: u64,
+    /// Kept for policies that read it alone ([`Policy::reads_facts`](crate::policy::Policy::reads_facts)).
+    pub account: Account,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
     pub weight: Cell<u32>,
@@ -225,6 +285,7 @@ impl Task {
             migration_dest: Cell::new(None),
             exec_start: Cell::new(0),
             sum_exec_ns: Cell::new(0),
+            account: Account::default(),
             yielded: Cell::new(false),
             weight: Cell::new(0),
             scx_state: Cell::new(ScxState::None),
