@@ -63,6 +63,29 @@ impl Arena {
         self.reserved.place(first * PAGE)
     }
 
+    /// `bpf_arena_reserve_pages()`: no allocation gets these pages. 0 or a negative errno.
+    pub fn reserve(&mut self, at: *mut u8, pages: usize) -> i64 {
+        const EINVAL: i64 = -22;
+        const EBUSY: i64 = -16;
+        if pages == 0 {
+            return 0;
+        }
+        // compute_pgoff() looks at the lower half of the address.
+        let offset = at as usize & (BYTES_MAX - 1);
+        let first = offset / PAGE;
+        if !offset.is_multiple_of(PAGE) || first + pages > self.used.len() {
+            return EINVAL;
+        }
+        if !self.is_free(first, pages) {
+            return EBUSY;
+        }
+        self.used[first..first + pages].fill(true);
+        while self.used.get(self.first_free) == Some(&true) {
+            self.first_free += 1;
+        }
+        0
+    }
+
     fn is_free(&self, first: usize, pages: usize) -> bool {
         self.used
             .get(first..first + pages)

@@ -19,11 +19,16 @@ use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 use crate::audit::Audit;
-use crate::bpf;
+use crate::bpf::{
+    self,
+    fields::{ObjectRunQueue, Root},
+};
 use crate::fields::Fields;
+use crate::graph::Graph;
 use crate::image::Image;
 use crate::kfuncs::time::Timers;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
+use crate::map_def::MapDef;
 use crate::maps::Maps;
 use crate::masks::MaskPool;
 use crate::memory::{Memory, space};
@@ -31,7 +36,7 @@ use crate::object::Object;
 use crate::ops;
 use crate::races::Races;
 use crate::table::Table;
-use crate::tasks::Tasks;
+use crate::tasks::{Extension, Tasks};
 
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
@@ -134,12 +139,15 @@ pub struct Host {
     pub tasks: Tasks,
     pub maps: Maps,
     pub masks: MaskPool,
-    /// The only cgroup. Policies get its pointer and nothing behind it: `struct cgroup` is not modelled.
-    pub cgroup: *mut c_void,
+    /// The only cgroup.
+    pub root: Root,
+    /// Programs of an object that run before and after `ops.init()`.
+    pub beside_init: Vec<bpf::Beside>,
     /// Where tasks, masks and whatever else of the virtual kernel lies that policies have pointers to. Map values lie
     /// elsewhere: an access a little beyond one should not meet our pointers, which differ between runs.
     pub memory: Rc<Memory>,
     pub timers: Timers,
+    pub graph: Graph,
     pub locks: Vec<Lock>,
     places: Places,
     pub log: VecDeque<String>,
@@ -154,6 +162,8 @@ pub struct Host {
     pub atomic_ps: u64,
     /// The costs of probes and loops.
     pub costs: Costs,
+    /// Ticks in a second.
+    pub hz: u32,
     pub topology: Topology,
     /// `arch_scale_cpu_capacity()` of each CPU.
     pub capacities: Box<[u32]>,
@@ -337,6 +347,12 @@ impl Context {
             host.image.object().lines_of(&[offset])
         });
         self.fault_at(line, message)
+    }
+
+    /// The same where no code of the policy is under way.
+    #[cold]
+    pub fn fault_outside(self, message: &str) -> ! {
+        self.fault_at(None, message)
     }
 
     fn fault_at(self, line: Option<String>, message: &str) -> ! {
@@ -641,7 +657,11 @@ impl Host {
 
     /// Adds the policy's name and the op that runs to a message.
     fn name_fault(&self, op: Option<OpKind>, message: &str) -> String {
-        let policy = self.image.object().name();
+        // The file of an object often has the name that many files have.
+        let policy = match self.image.bpf() {
+            Some(_) if !self.info.name.is_empty() => &self.info.name,
+            _ => self.image.object().name(),
+        };
         match op {
             None => format!("{policy}: {message}"),
             Some(op) => format!("{policy}: in ops.{}: {message}", op.name()),
@@ -799,6 +819,18 @@ impl Host {
     }
 }
 
+/// The maps of an object, of the sizes that a loader gives them.
+fn sized(object: &Object, machine: &Machine) -> std::io::Result<Vec<MapDef>> {
+    let mut maps = object.maps().to_vec();
+    if let Some(program) = &object.program {
+        let sizes = program.decisions.sizes(bpf::expression::Place::of(machine));
+        for (map, size) in sizes.map_err(std::io::Error::other)? {
+            maps[map].max_entries = size;
+        }
+    }
+    Ok(maps)
+}
+
 /// The analysis for which a policy is compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watch {
@@ -825,6 +857,12 @@ impl Runner {
         let nr_cpus = machine.topology.nr_cpus();
         let ops = image.ops();
         let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
+        let root = Root::new(&memory);
+        let program = object.program.as_deref();
+        let extension = program.map(|program| Extension {
+            root,
+            has_mask: program.asks_for("task_struct", "cpus_mask"),
+        });
         let mut host = Host {
             table: match watch {
                 Some(_) => Table::watched(),
@@ -840,12 +878,14 @@ impl Runner {
             info: ops::info(&ops),
             sleepable: ops::sleepable(&ops, &image),
             ops,
-            tasks: Tasks::new(nr_cpus, &memory),
-            maps: Maps::new(object.maps(), nr_cpus)?,
+            tasks: Tasks::new(nr_cpus, &memory, extension),
+            maps: Maps::new(&sized(&object, machine)?, nr_cpus)?,
+            beside_init: Vec::new(),
             masks: MaskPool::new(nr_cpus, &memory),
-            cgroup: memory.put(0u64).cast(),
+            root,
             memory,
             timers: Timers::default(),
+            graph: Graph::default(),
             locks: Vec::new(),
             places: Places::new(),
             log: VecDeque::new(),
@@ -857,6 +897,7 @@ impl Runner {
             kfunc_ns: machine.sched_ext.kfunc_ns,
             atomic_ps: machine.memory.atomic_ps,
             costs: machine.policy.clone(),
+            hz: machine.hz,
             topology: machine.topology.clone(),
             capacities: machine
                 .core_traits()
@@ -886,6 +927,17 @@ impl Runner {
             host.bpf.data = image.data();
             host.maps
                 .put_globals(object.program.as_deref(), &mut host.bpf)?;
+            if let Some(program) = &object.program {
+                let other = std::io::Error::other;
+                host.beside_init = image.beside(program, machine).map_err(other)?;
+                let place = bpf::expression::Place::of(machine);
+                for contents in program.decisions.contents(place).map_err(other)? {
+                    host.maps.put(&contents, nr_cpus).map_err(other)?;
+                }
+                if !host.beside_init.is_empty() {
+                    host.info.present = host.info.present.with(OpKind::Init);
+                }
+            }
             return Ok(Runner {
                 host: Box::into_raw(Box::new(host)),
             });
@@ -1002,10 +1054,12 @@ impl Cpu {
             lock_asked_at: 0,
             timer: None,
             distributed: 0,
-            run_queue: memory.put(RunQueue {
-                cpu: id as i32,
-                curr: std::ptr::null_mut(),
-            }),
+            run_queue: memory
+                .put(ObjectRunQueue::new(RunQueue {
+                    cpu: id as i32,
+                    curr: std::ptr::null_mut(),
+                }))
+                .cast(),
             idle_masks: Vec::new(),
         }
     }
@@ -1030,7 +1084,8 @@ mod tests {
         let machine = Machine::builtin("laptop").unwrap();
         let values = crate::kconfig::Values::new(&machine, KernelVersion::V7_2);
         let settings = object.settings(&[]).unwrap();
-        let image = Image::load(&object, &settings, &values, KernelVersion::V7_2).unwrap();
+        let image =
+            Image::load(&object, &settings, &values, (&machine, KernelVersion::V7_2)).unwrap();
         let runner = Runner::new(image, &machine, KernelVersion::V7_2, None).unwrap();
         assert!(runner.with(|host| host.nr_cpus) > 0);
         runner.with(|_| runner.with(|host| host.nr_cpus));

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::sync::Arc;
 
 use schedlab_engine::KernelVersion;
+use schedlab_machine::Machine;
 
 use crate::bpf;
 use crate::kconfig::{self, Pages, Relocation, Values};
@@ -90,7 +91,7 @@ impl Image {
         object: &Arc<Object>,
         settings: &Settings,
         kconfig: &Values,
-        version: KernelVersion,
+        (machine, version): (&Machine, KernelVersion),
     ) -> Result<Image, LoadError> {
         for declared in &object.kconfig {
             declared
@@ -104,7 +105,8 @@ impl Image {
             None => Form::Native(Native::load(object, settings, kconfig)?),
             Some(program) => {
                 let options = object.options();
-                let image = bpf::Image::load(program, version, options, settings, kconfig);
+                let image =
+                    bpf::Image::load(program, (machine, version), options, settings, kconfig);
                 Form::Bpf(image.map_err(|reason| LoadError::Object {
                     policy: object.name().to_owned(),
                     reason,

@@ -10,6 +10,7 @@ mod bpf;
 pub mod compiler;
 mod dwarf;
 mod fields;
+mod graph;
 mod host;
 mod image;
 pub mod kconfig;
@@ -34,7 +35,7 @@ mod tasks;
 mod version;
 mod watch;
 
-pub use bpf::KernelTypes;
+pub use bpf::{KernelTypes, decisions};
 pub use host::Watch;
 pub use image::LoadError;
 pub use layout::NR_CPUS_MAX;

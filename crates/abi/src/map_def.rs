@@ -159,11 +159,16 @@ fn read_one(types: &Types, variable: &Variable) -> Result<MapDef, String> {
 pub(crate) mod kind {
     pub const HASH: u32 = 1;
     pub const ARRAY: u32 = 2;
+    pub const PERF_EVENT_ARRAY: u32 = 4;
     pub const PERCPU_HASH: u32 = 5;
     pub const PERCPU_ARRAY: u32 = 6;
+    pub const LRU_HASH: u32 = 9;
+    pub const LRU_PERCPU_HASH: u32 = 10;
     pub const QUEUE: u32 = 22;
     pub const STACK: u32 = 23;
+    pub const RINGBUF: u32 = 27;
     pub const TASK_STORAGE: u32 = 29;
+    pub const CGRP_STORAGE: u32 = 32;
     pub const ARENA: u32 = 33;
 }
 
@@ -172,14 +177,14 @@ pub(crate) fn name_of(kind: u32) -> String {
     let name = match kind {
         0 => return "UNSPEC (none is given)".to_owned(),
         3 => "PROG_ARRAY",
-        4 => "PERF_EVENT_ARRAY",
+        kind::PERF_EVENT_ARRAY => "PERF_EVENT_ARRAY",
         7 => "STACK_TRACE",
-        9 => "LRU_HASH",
-        10 => "LRU_PERCPU_HASH",
+        kind::LRU_HASH => "LRU_HASH",
+        kind::LRU_PERCPU_HASH => "LRU_PERCPU_HASH",
         11 => "LPM_TRIE",
         12 => "ARRAY_OF_MAPS",
         13 => "HASH_OF_MAPS",
-        27 => "RINGBUF",
+        kind::RINGBUF => "RINGBUF",
         30 => "BLOOM_FILTER",
         31 => "USER_RINGBUF",
         kind::HASH => "HASH",
@@ -190,7 +195,7 @@ pub(crate) fn name_of(kind: u32) -> String {
         kind::STACK => "STACK",
         kind::TASK_STORAGE => "TASK_STORAGE",
         kind::ARENA => "ARENA",
-        32 => "CGRP_STORAGE",
+        kind::CGRP_STORAGE => "CGRP_STORAGE",
         other => return other.to_string(),
     };
     name.to_owned()
@@ -204,14 +209,19 @@ const CLONE: u32 = 1 << 9;
 const BYTES_MAX: u64 = 4 << 30;
 
 /// Lists the kinds of maps that the virtual kernel has, by the kernel's names.
-const KNOWN: [&str; 8] = [
+const KNOWN: [&str; 13] = [
     "HASH",
     "ARRAY",
     "PERCPU_HASH",
     "PERCPU_ARRAY",
+    "LRU_HASH",
+    "LRU_PERCPU_HASH",
     "QUEUE",
     "STACK",
+    "RINGBUF",
+    "PERF_EVENT_ARRAY",
     "TASK_STORAGE",
+    "CGRP_STORAGE",
     "ARENA",
 ];
 
@@ -223,7 +233,7 @@ pub fn is_known_kind(name: &str) -> bool {
 /// Explains that the virtual kernel has no maps of a kind.
 pub fn unknown_kind(name: &str) -> String {
     format!(
-        "maps of type {name} are not in the virtual kernel (it has HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA)"
+        "maps of type {name} are not in the virtual kernel (it has HASH, LRU_HASH, ARRAY, their PERCPU forms, QUEUE, STACK, RINGBUF, PERF_EVENT_ARRAY, TASK_STORAGE, CGRP_STORAGE and ARENA)"
     )
 }
 
@@ -233,13 +243,21 @@ pub(crate) fn check(map: &MapDef) -> Result<(), String> {
     let per_key = [
         kind::HASH,
         kind::PERCPU_HASH,
+        kind::LRU_HASH,
+        kind::LRU_PERCPU_HASH,
         kind::ARRAY,
         kind::PERCPU_ARRAY,
     ];
-    if !is(&per_key) && !is(&[kind::QUEUE, kind::STACK, kind::TASK_STORAGE, kind::ARENA]) {
+    let storage = [kind::TASK_STORAGE, kind::CGRP_STORAGE];
+    let without_values = [kind::ARENA, kind::RINGBUF, kind::PERF_EVENT_ARRAY];
+    let lists = [kind::QUEUE, kind::STACK];
+    if ![per_key.as_slice(), &storage, &without_values, &lists]
+        .iter()
+        .any(|kinds| is(kinds))
+    {
         return Err(unknown_kind(&name_of(map.kind)));
     }
-    if map.kind != kind::ARENA && map.value_size == 0 {
+    if !is(&without_values) && map.value_size == 0 {
         return Err("it has no value; declare it with __type(value, …)".to_owned());
     }
     if is(&per_key) && map.key_size == 0 {
@@ -248,14 +266,18 @@ pub(crate) fn check(map: &MapDef) -> Result<(), String> {
     if is(&[kind::ARRAY, kind::PERCPU_ARRAY]) && map.key_size != 4 {
         return Err("the key of an array is a u32".to_owned());
     }
-    if map.kind != kind::TASK_STORAGE && map.max_entries == 0 {
+    if !is(&storage) && map.max_entries == 0 {
         return Err("max_entries is missing or 0".to_owned());
     }
+    let is_whole = |bytes: u32| bytes.is_power_of_two() && bytes.is_multiple_of(4096);
+    if is(&[kind::RINGBUF]) && !is_whole(map.max_entries) {
+        return Err("max_entries of a ring buffer is a power of two and whole pages".to_owned());
+    }
     let bytes = u64::from(map.value_size.next_multiple_of(8)) * u64::from(map.max_entries);
-    if map.kind != kind::ARENA && bytes > BYTES_MAX {
+    if !is(&without_values) && bytes > BYTES_MAX {
         return Err(format!("{bytes} bytes of values are more than 4 GiB"));
     }
-    if map.kind == kind::TASK_STORAGE {
+    if is(&storage) {
         check_storage(map)?;
     }
     Ok(())
@@ -270,11 +292,15 @@ fn check_storage(map: &MapDef) -> Result<(), String> {
     } else if map.key_size != 4 {
         "has no int as its key; write __type(key, int)"
     } else if map.max_entries != 0 {
-        "has max_entries; leave it out: there is a value per task"
+        "has max_entries; leave it out: there is a value per owner"
     } else {
         return Ok(());
     };
-    Err(format!("the kernel refuses task storage that {wrong}"))
+    let of = match map.kind {
+        kind::CGRP_STORAGE => "cgroup",
+        _ => "task",
+    };
+    Err(format!("the kernel refuses {of} storage that {wrong}"))
 }
 
 #[cfg(test)]
@@ -319,8 +345,11 @@ pub(crate) mod tests {
 
     #[test]
     fn unknown_kinds_are_refused_by_name() {
-        let error = check(&def(27, 0, 0, 4096)).unwrap_err();
-        assert!(error.contains("type RINGBUF"), "{error}");
+        let error = check(&def(31, 0, 0, 4096)).unwrap_err();
+        assert!(error.contains("type USER_RINGBUF"), "{error}");
+        assert_eq!(check(&def(kind::RINGBUF, 0, 0, 4096)), Ok(()));
+        let error = check(&def(kind::RINGBUF, 0, 0, 4000)).unwrap_err();
+        assert!(error.contains("power of two"), "{error}");
         let error = check(&def(99, 0, 0, 4096)).unwrap_err();
         assert!(error.contains("type 99"), "{error}");
     }

@@ -88,6 +88,9 @@ enum Store {
         keys: Slab,
         free: Vec<usize>,
         copies: usize,
+        /// Of an LRU map, when each slot was used last.
+        used_at: Vec<u64>,
+        uses: u64,
     },
     List {
         values: VecDeque<Box<[u8]>>,
@@ -96,6 +99,14 @@ enum Store {
     TaskStorage {
         slab: Slab,
     },
+    /// Records that are reserved, and free places, by size.
+    Ring {
+        reserved: BTreeMap<usize, usize>,
+        free: BTreeMap<usize, Vec<*mut u8>>,
+        memory: Rc<Memory>,
+    },
+    /// Events of performance counters: none is ever attached.
+    Events,
     Arena(Arena),
 }
 
@@ -123,8 +134,10 @@ pub struct Maps {
 /// The most that the elements of a map may take.
 fn bytes_max(def: &MapDef, nr_cpus: usize) -> usize {
     let copies = match def.kind {
-        kind::ARRAY | kind::HASH => 1,
-        kind::PERCPU_ARRAY | kind::PERCPU_HASH => nr_cpus,
+        kind::ARRAY | kind::HASH | kind::LRU_HASH => 1,
+        kind::PERCPU_ARRAY | kind::PERCPU_HASH | kind::LRU_PERCPU_HASH => nr_cpus,
+        kind::RINGBUF => return (def.max_entries as usize).saturating_mul(2),
+        kind::CGRP_STORAGE => return space(TASKS_MAX),
         kind::TASK_STORAGE => {
             let value = def.value_size as usize;
             return space(TASKS_MAX * value.next_multiple_of(8));
@@ -169,8 +182,9 @@ impl Maps {
                     }
                     Store::Array { values, copies }
                 }
-                kind::HASH | kind::PERCPU_HASH => {
-                    let copies = if def.kind == kind::HASH { 1 } else { nr_cpus };
+                kind::HASH | kind::PERCPU_HASH | kind::LRU_HASH | kind::LRU_PERCPU_HASH => {
+                    let is_one = [kind::HASH, kind::LRU_HASH].contains(&def.kind);
+                    let copies = if is_one { 1 } else { nr_cpus };
                     Store::Hash {
                         index: BTreeMap::new(),
                         slab: Slab::new(words * copies, entries, &memory),
@@ -178,6 +192,8 @@ impl Maps {
                         keys: Slab::new(def.key_size.div_ceil(8) as usize, entries, &memory),
                         free: Vec::new(),
                         copies,
+                        used_at: Vec::new(),
+                        uses: 0,
                     }
                 }
                 kind::QUEUE | kind::STACK => Store::List {
@@ -187,6 +203,16 @@ impl Maps {
                 kind::TASK_STORAGE => Store::TaskStorage {
                     slab: Slab::new(words, usize::MAX, &memory),
                 },
+                // One value, of the root.
+                kind::CGRP_STORAGE => Store::TaskStorage {
+                    slab: Slab::new(words, 1, &memory),
+                },
+                kind::RINGBUF => Store::Ring {
+                    reserved: BTreeMap::new(),
+                    free: BTreeMap::new(),
+                    memory: Rc::clone(&memory),
+                },
+                kind::PERF_EVENT_ARRAY => Store::Events,
                 _ => {
                     arena = Some(list.len());
                     Store::Arena(Arena::new(entries)?)
@@ -235,9 +261,32 @@ impl Maps {
         Ok(())
     }
 
+    /// Puts an entry into a map before the run, for every CPU if each has its own.
+    pub fn put(
+        &mut self,
+        contents: &bpf::decisions::Contents,
+        nr_cpus: usize,
+    ) -> Result<(), String> {
+        let map = &mut self.list[contents.map];
+        let copies = if map.is_per_cpu() { nr_cpus } else { 1 };
+        for cpu in 0..copies {
+            let slot = map.slot_for_update(&contents.key, cpu, 0);
+            let slot = slot.map_err(|error| {
+                let what = map.description();
+                format!(
+                    "{}: {what} does not take the entry ({error})",
+                    contents.place
+                )
+            })?;
+            // SAFETY: a slot is as long as a value, of which these are the bytes by its type; no policy code runs yet.
+            unsafe { slot.copy_from_nonoverlapping(contents.value.as_ptr(), contents.value.len()) };
+        }
+        Ok(())
+    }
+
     /// Prefetches the task's values in task storage.
     pub fn prefetch(&self, task: usize) {
-        for map in &self.list {
+        for map in self.list.iter().filter(|map| map.is_storage()) {
             // SAFETY: a value is a slot of the map's slab, of whole words.
             if let Some(value) = unsafe { map.storage(task).cast::<u64>().as_ref() } {
                 prefetch(value);
@@ -286,7 +335,7 @@ impl Maps {
 
     /// Drops what maps keep for a task.
     pub fn drop_task(&mut self, task: usize) {
-        for map in &mut self.list {
+        for map in self.list.iter_mut().filter(|map| map.is_storage()) {
             map.storage_delete(task);
         }
     }
@@ -324,7 +373,7 @@ impl Map {
 
     /// Whether each CPU has a value of its own for a key.
     pub fn is_per_cpu(&self) -> bool {
-        [kind::PERCPU_ARRAY, kind::PERCPU_HASH].contains(&self.def.kind)
+        [kind::PERCPU_ARRAY, kind::PERCPU_HASH, kind::LRU_PERCPU_HASH].contains(&self.def.kind)
     }
 
     /// Whether it is a queue or a stack.
@@ -334,7 +383,70 @@ impl Map {
 
     /// Whether it has a value for a task.
     pub fn is_storage(&self) -> bool {
-        matches!(self.store, Store::TaskStorage { .. })
+        self.def.kind == kind::TASK_STORAGE
+    }
+
+    /// Whether it has a value for a cgroup.
+    pub fn is_cgroup_storage(&self) -> bool {
+        self.def.kind == kind::CGRP_STORAGE
+    }
+
+    /// Whether it is a ring buffer.
+    pub fn is_ring(&self) -> bool {
+        matches!(self.store, Store::Ring { .. })
+    }
+
+    /// Whether it has events of performance counters.
+    pub fn is_events(&self) -> bool {
+        matches!(self.store, Store::Events)
+    }
+
+    /// Whether the value that was used longest ago makes room for another one.
+    fn is_lru(&self) -> bool {
+        [kind::LRU_HASH, kind::LRU_PERCPU_HASH].contains(&self.def.kind)
+    }
+
+    /// Whether a record and its header fit into a ring buffer beside those that are reserved.
+    pub fn ring_fits(&self, bytes: usize) -> bool {
+        let Store::Ring { reserved, .. } = &self.store else {
+            return false;
+        };
+        let taken = reserved.values().sum::<usize>();
+        bytes.saturating_add(8).next_multiple_of(8) + taken <= self.def.max_entries as usize
+    }
+
+    /// `__bpf_ringbuf_reserve()`; null if it does not fit.
+    pub fn reserve(&mut self, bytes: usize) -> *mut u8 {
+        if bytes > self.def.max_entries as usize || !self.ring_fits(bytes) {
+            return std::ptr::null_mut();
+        }
+        let Store::Ring {
+            reserved,
+            free,
+            memory,
+        } = &mut self.store
+        else {
+            return std::ptr::null_mut();
+        };
+        let size = (bytes + 8).next_multiple_of(16);
+        let used = free.get_mut(&size).and_then(Vec::pop);
+        let place = used.unwrap_or_else(|| memory.take(size));
+        if !place.is_null() {
+            reserved.insert(place as usize, size);
+        }
+        place
+    }
+
+    /// A record is submitted or discarded. Whether it is one of this buffer.
+    pub fn release(&mut self, record: *mut u8) -> bool {
+        let Store::Ring { reserved, free, .. } = &mut self.store else {
+            return false;
+        };
+        let Some(size) = reserved.remove(&(record as usize)) else {
+            return false;
+        };
+        free.entry(size).or_default().push(record);
+        true
     }
 
     /// Whether it is an arena.
@@ -383,6 +495,38 @@ impl Map {
         }
     }
 
+    /// A value of an LRU map is used (`bpf_lru_node_set_ref()`).
+    // Model: the kernel keeps an approximate order, a list for each CPU; here it is exact.
+    pub fn use_value(&mut self, key: &[u8]) {
+        if !self.is_lru() {
+            return;
+        }
+        if let Store::Hash {
+            index,
+            used_at,
+            uses,
+            ..
+        } = &mut self.store
+            && let Some(&slot) = index.get(key)
+        {
+            *uses += 1;
+            used_at.resize(used_at.len().max(slot + 1), 0);
+            used_at[slot] = *uses;
+        }
+    }
+
+    /// Makes room in a full LRU map: the value that was used longest ago goes.
+    fn evict(&mut self) {
+        let Store::Hash { index, used_at, .. } = &self.store else {
+            return;
+        };
+        let at = |slot: usize| used_at.get(slot).copied().unwrap_or(0);
+        let oldest = index.iter().min_by_key(|(_, slot)| at(**slot));
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            self.delete(&key);
+        }
+    }
+
     /// `bpf_map_lookup_elem()`; null if the key is absent.
     pub fn lookup(&mut self, key: &[u8], cpu: usize) -> *mut u8 {
         match &mut self.store {
@@ -419,6 +563,13 @@ impl Map {
             return Err(EINVAL);
         }
         let lock_missing = flags & LOCK != 0 && self.def.special.spin_locks.is_empty();
+        let is_new = existing.is_null() && flags & EXIST_FLAGS != EXIST;
+        if self.is_lru() && is_new {
+            let full = |index: &BTreeMap<_, _>| index.len() >= self.def.max_entries as usize;
+            if matches!(&self.store, Store::Hash { index, .. } if full(index)) {
+                self.evict();
+            }
+        }
         match &mut self.store {
             Store::Array { .. } if existing.is_null() => Err(E2BIG),
             Store::Array { .. } if flags & EXIST_FLAGS == NOEXIST => Err(EEXIST),
@@ -431,6 +582,7 @@ impl Map {
                 keys,
                 free,
                 copies,
+                ..
             } => {
                 if !existing.is_null() {
                     return if flags & EXIST_FLAGS == NOEXIST {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 
-use crate::bpf::{self, KernelTypes};
+use crate::bpf::{self, KernelTypes, decisions::Decisions};
 use crate::dwarf::{Shape, Types, Variable};
 use crate::kconfig::{self, Declared, Relocation};
 use crate::map_def::{self, MapDef};
@@ -267,12 +267,26 @@ impl Object {
         elf: Vec<u8>,
         types: &Arc<KernelTypes>,
     ) -> Result<Arc<Object>, ObjectErrors> {
+        let parts = vec![(name.to_owned(), elf)];
+        Object::from_joined(name, parts, &Decisions::default(), types)
+    }
+
+    /// Joins objects that were compiled for BPF, each with its name, and checks the decisions of a loader.
+    ///
+    /// # Errors
+    /// As [`Object::from_elf`], or if they cannot be joined or a decision does not fit.
+    pub fn from_joined(
+        name: &str,
+        mut parts: Vec<(String, Vec<u8>)>,
+        decisions: &Decisions,
+        types: &Arc<KernelTypes>,
+    ) -> Result<Arc<Object>, ObjectErrors> {
         let mut errors = Vec::new();
-        match bpf::read(name, &elf, types, &mut errors) {
+        match bpf::read(name, &parts, decisions, types, &mut errors) {
             Ok(facts) => {
                 errors.extend(check_license_text(name, &facts.program.elf.license).err());
                 match errors.is_empty() {
-                    true => Ok(Arc::new(Object::of_facts(name, elf, facts))),
+                    true => Ok(Arc::new(Object::of_facts(name, parts.remove(0).1, facts))),
                     false => Err(ObjectErrors(errors)),
                 }
             }

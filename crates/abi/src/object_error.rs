@@ -27,6 +27,12 @@ pub enum ObjectError {
         /// Why.
         reason: String,
     },
+    /// A decision of a loader, in a file beside it, that does not fit.
+    #[error("{text}")]
+    Decision {
+        /// File, line, and what is wrong.
+        text: String,
+    },
     /// It calls what is neither a kfunc nor a helper.
     #[error("{policy}: {function}() is not in the virtual kernel")]
     Foreign {

@@ -258,7 +258,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::InitTask { task: p, fork } => {
                 let mut args = InitTaskArgs {
                     fork,
-                    cgroup: context.with(|host| host.cgroup),
+                    cgroup: context.with(|host| host.root.cgroup.cast_mut().cast()),
                 };
                 let op = ops.init_task;
                 op.map_or(0, |op| invoke!(op, i32, task(p), &raw mut args).into())
@@ -287,11 +287,11 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                     bw_burst_us: 0,
                 };
                 let op = ops.cgroup_init;
-                let cgroup = context.with(|host| host.cgroup);
+                let cgroup = context.with(|host| host.root.cgroup.cast_mut().cast::<c_void>());
                 op.map_or(0, |op| invoke!(op, i32, cgroup, &raw mut args).into())
             }
             OpCall::CgroupExit => {
-                let cgroup = context.with(|host| host.cgroup);
+                let cgroup = context.with(|host| host.root.cgroup.cast_mut().cast::<c_void>());
                 done(ops.cgroup_exit.map(|op| invoke!(op, (), cgroup)))
             }
             OpCall::Dump { context: about } => {
@@ -319,7 +319,11 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 dump(context, about, op)
             }
             OpCall::Init => {
+                beside_init(context, false);
                 let result = ops.init.map_or(0, |op| invoke!(op, i32,));
+                if result == 0 {
+                    beside_init(context, true);
+                }
                 context.with(|host| host.initialized = result == 0);
                 result.into()
             }
@@ -383,6 +387,41 @@ fn program(context: Context, entry: usize, arguments: &[u64]) -> u64 {
         let entry: Entry = std::mem::transmute(entry);
         entry(context.run(), arguments.as_ptr() as u64, 0, 0, 0, 0)
     }
+}
+
+/// Runs the programs that a loader runs before `ops.init()`, programs of attaching among them, or after it.
+fn beside_init(context: Context, after: bool) {
+    let programs = context.with(|host| {
+        let all = &mut host.beside_init;
+        all.extract_if(.., |it| it.after == after)
+            .collect::<Vec<_>>()
+    });
+    if programs.is_empty() {
+        return;
+    }
+    let sleepable = context.with(|host| host.sleepable);
+    // These programs may sleep, whatever ops.init() is.
+    context.with(|host| host.sleepable = sleepable.with(OpKind::Init));
+    for it in programs {
+        let argument = context.with(|host| match it.argument.is_empty() {
+            true => 0,
+            false => host.memory.put_bytes(&it.argument) as u64,
+        });
+        // SAFETY: it is the native code of a program; its argument lives as long as the host.
+        let result = unsafe {
+            let entry: Entry = std::mem::transmute(it.entry);
+            entry(context.run(), argument, 0, 0, 0, 0)
+        };
+        context.charge_instructions();
+        if result as i32 != 0 && !it.place.is_empty() {
+            let when = if after { "after" } else { "before" };
+            context.fault_outside(&format!(
+                "{}: {}(), which runs {when} ops.init(), has returned {}",
+                it.place, it.name, result as i32
+            ));
+        }
+    }
+    context.with(|host| host.sleepable = sleepable);
 }
 
 fn done(_: Option<()>) -> i64 {

@@ -73,7 +73,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
             });
         }
         let values = Values::new(machine, version);
-        let image = Image::load(object, settings, &values, version)?;
+        let image = Image::load(object, settings, &values, (machine, version))?;
         let runner = Runner::new(image, machine, version, watch);
         let runner = runner.map_err(|error| LoadError::System {
             policy: object.name().to_owned(),
@@ -133,6 +133,11 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
 impl<const AUDITED: bool> Policy for NativePolicy<AUDITED> {
     fn info(&self) -> &OpsInfo {
         &self.runner.host().info
+    }
+
+    fn reads_facts(&self) -> bool {
+        let program = self.runner.host().image.object().program.as_ref();
+        program.is_some_and(|program| program.reads_facts())
     }
 
     #[inline(always)]

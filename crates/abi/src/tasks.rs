@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use schedlab_engine::policy::TaskView;
+use schedlab_engine::policy::{TaskFacts, TaskView};
 use schedlab_fiber::prefetch;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
 use schedlab_workload::SchedClass;
 
+use crate::bpf::fields::{Live, ObjectTask, Root, WITHOUT_MASK};
 use crate::layout::{CpuMask, Task};
 use crate::masks::put_mask;
 use crate::memory::Memory;
@@ -32,13 +33,63 @@ pub struct Tasks {
     ancestor: *mut Task,
     by_tid: BTreeMap<u64, TaskId>,
     next_tid: u64,
+    /// Of an object: what its tasks have beside [`Task`].
+    extension: Option<Extension>,
     memory: Rc<Memory>,
 }
 
+/// The part of tasks that objects alone reach.
+#[derive(Clone, Copy)]
+pub struct Extension {
+    pub root: Root,
+    /// Whether tasks have a `cpus_mask`.
+    pub has_mask: bool,
+}
+
+impl Extension {
+    fn bytes(&self) -> usize {
+        match self.has_mask {
+            true => size_of::<ObjectTask>(),
+            false => WITHOUT_MASK,
+        }
+    }
+
+    /// A task with the part of an object.
+    fn put(&self, memory: &Memory, task: Task) -> *mut Task {
+        let place = memory.take(self.bytes()).cast::<ObjectTask>();
+        assert!(!place.is_null(), "no memory is left for the policy");
+        // SAFETY: the place has room for both, and nobody else has it yet.
+        unsafe {
+            (&raw mut (*place).task).write(task);
+            (&raw mut (*place).live).write(Live::new(&self.root));
+        }
+        place.cast()
+    }
+
+    /// Takes over the mask of a task.
+    ///
+    /// # Safety
+    /// The task was put by this extension, and its mask lives.
+    unsafe fn set_mask(&self, task: *mut Task) {
+        if self.has_mask {
+            // SAFETY: as promised.
+            unsafe { (*task.cast::<ObjectTask>()).cpus_mask = *(*task).cpus_ptr };
+        }
+    }
+}
+
+fn put_task(memory: &Memory, extension: Option<Extension>) -> *mut Task {
+    match extension {
+        None => memory.put(Task::new()),
+        Some(extension) => extension.put(memory, Task::new()),
+    }
+}
+
 impl Tasks {
-    pub fn new(nr_cpus: usize, memory: &Rc<Memory>) -> Tasks {
+    pub fn new(nr_cpus: usize, memory: &Rc<Memory>, extension: Option<Extension>) -> Tasks {
         let everywhere = put_mask(memory, CpuSet::all(nr_cpus).words()).cast_const();
-        let ancestor = memory.put(Task::new());
+        let new = || put_task(memory, extension);
+        let ancestor = new();
         // Its own leader, and a child of the parent of all.
         let put = |pointer: *mut Task, mut task: Task| {
             task.cpus_ptr = everywhere;
@@ -46,7 +97,12 @@ impl Tasks {
             task.parent = ancestor;
             task.group_leader = pointer;
             // SAFETY: no other code has the task yet.
-            unsafe { pointer.write(task) };
+            unsafe {
+                pointer.write(task);
+                if let Some(extension) = extension {
+                    extension.set_mask(pointer);
+                }
+            }
             pointer
         };
         let of_cpu = |cpu: usize, comm: &str, flags: u32| {
@@ -60,14 +116,14 @@ impl Tasks {
         let idle = (0..nr_cpus).map(|cpu| {
             // PF_KTHREAD | PF_IDLE
             let task = of_cpu(cpu, "swapper", 0x0020_0002);
-            put(memory.put(Task::new()), task)
+            put(new(), task)
         });
         let stoppers = (0..nr_cpus).map(|cpu| {
             // PF_KTHREAD | PF_NO_SETAFFINITY
             let mut task = of_cpu(cpu, "migration", 0x0420_0000);
             // SCHED_FIFO, above all others.
             (task.policy, task.rt_priority, task.prio, task.normal_prio) = (1, 99, 0, 0);
-            put(memory.put(Task::new()), task)
+            put(new(), task)
         });
         let (idle, stoppers) = (idle.collect(), stoppers.collect());
         let mut init = Task::new();
@@ -86,6 +142,7 @@ impl Tasks {
             ancestor: put(ancestor, init),
             by_tid: BTreeMap::new(),
             next_tid: 1,
+            extension,
             memory: Rc::clone(memory),
         }
     }
@@ -106,8 +163,9 @@ impl Tasks {
 
     #[cold]
     fn add(&mut self, task: TaskId) {
+        let (memory, extension) = (&self.memory, self.extension);
         self.all
-            .resize_with(task.index() + 1, || self.memory.put(Task::new()));
+            .resize_with(task.index() + 1, || put_task(memory, extension));
     }
 
     /// The shadow of `task`.
@@ -133,7 +191,8 @@ impl Tasks {
         let behind = self.all.partition_point(|shadow| *shadow as usize <= place);
         let index = behind.checked_sub(1)?;
         let offset = place - self.all[index] as usize;
-        (offset < size_of::<Task>()).then_some((TaskId(index as u32), offset as u64))
+        let bytes = self.extension.map_or(size_of::<Task>(), |it| it.bytes());
+        (offset < bytes).then_some((TaskId(index as u32), offset as u64))
     }
 
     /// Prefetches the shadow of `task`, if there is one.
@@ -224,6 +283,21 @@ impl Tasks {
         task.migration_disabled = u16::from(view.migration_disabled);
         task.scx.weight = view.weight;
         task.set_comm(view.comm);
+        if let Some(extension) = self.extension {
+            // SAFETY: `add` has put it so, and the mask is one of ours.
+            unsafe { extension.set_mask(pointer) };
+        }
+    }
+
+    /// Brings the fields of an object's task up to date that change by themselves.
+    pub fn set_facts(&mut self, id: TaskId, facts: &TaskFacts) {
+        if self.extension.is_none() {
+            return;
+        }
+        let pointer = self.pointer_mut(id).cast::<ObjectTask>();
+        // SAFETY: as in `sync`.
+        let task = unsafe { &mut *pointer };
+        task.live.set(facts, task.task.lab_cpu as u32);
     }
 
     #[inline]

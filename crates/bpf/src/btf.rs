@@ -42,7 +42,8 @@ pub enum Kind {
     Restrict(TypeId),
     TypeTag(TypeId),
     Func(TypeId),
-    FuncProto,
+    /// Types of its parameters.
+    FuncProto(Vec<TypeId>),
     Var(TypeId),
     /// Variables with their places in the section.
     Datasec(Vec<SectionVar>),
@@ -159,6 +160,39 @@ impl Btf {
         self.types[id as usize].kind = kind;
     }
 
+    /// Adds all types of another one, and returns how much greater their numbers are here. Its sections are not named here:
+    /// [`Btf::extend_section`] adds their variables.
+    pub fn append(&mut self, other: &Btf) -> TypeId {
+        let more = self.types.len() as TypeId - 1;
+        for it in &other.types[1..] {
+            let mut it = it.clone();
+            it.shift(more);
+            match it.kind {
+                Kind::Datasec(_) => self.add("", it.kind, it.size),
+                kind => self.add(&it.name, kind, it.size),
+            };
+        }
+        more
+    }
+
+    /// Adds variables to a section.
+    pub fn extend_section(&mut self, name: &str, more: Vec<SectionVar>) {
+        let ids = self.named(name).iter().copied();
+        let own = ids
+            .into_iter()
+            .find(|id| matches!(self.get(*id).kind, Kind::Datasec(_)));
+        match own {
+            Some(id) => {
+                if let Kind::Datasec(vars) = &mut self.types[id as usize].kind {
+                    vars.extend(more);
+                }
+            }
+            None => {
+                self.add(name, Kind::Datasec(more), 0);
+            }
+        }
+    }
+
     /// Reads a section `.BTF`.
     ///
     /// # Errors
@@ -272,10 +306,12 @@ impl Btf {
             11 => Kind::Restrict(third),
             12 => Kind::Func(third),
             13 => {
-                for _ in 0..2 * count {
+                let mut parameters = Vec::new();
+                for _ in 0..count {
                     words.next()?;
+                    parameters.push(words.next()?);
                 }
-                Kind::FuncProto
+                Kind::FuncProto(parameters)
             }
             14 => {
                 words.next()?;
@@ -427,6 +463,19 @@ impl Btf {
         }
     }
 
+    /// The types of a function's parameters.
+    pub fn parameters(&self, function: &str) -> &[TypeId] {
+        let ids = self.named(function).iter();
+        let mut protos = ids.filter_map(|id| match self.get(*id).kind {
+            Kind::Func(proto) => Some(&self.get(proto).kind),
+            _ => None,
+        });
+        match protos.next() {
+            Some(Kind::FuncProto(parameters)) => parameters,
+            _ => &[],
+        }
+    }
+
     /// The name of a type as C writes it, for messages.
     pub fn c_name(&self, id: TypeId) -> String {
         let it = self.get(id);
@@ -446,6 +495,34 @@ impl Btf {
 }
 
 impl Type {
+    /// Makes every type that it refers to another one.
+    fn shift(&mut self, more: TypeId) {
+        let shift = |to: &mut TypeId| {
+            if *to > 0 {
+                *to += more;
+            }
+        };
+        match &mut self.kind {
+            Kind::Ptr(to)
+            | Kind::Typedef(to)
+            | Kind::Const(to)
+            | Kind::Volatile(to)
+            | Kind::Restrict(to)
+            | Kind::TypeTag(to)
+            | Kind::Func(to)
+            | Kind::Var(to)
+            | Kind::Array { element: to, .. } => shift(to),
+            Kind::Struct(members) | Kind::Union(members) => {
+                members
+                    .iter_mut()
+                    .for_each(|member| shift(&mut member.type_id));
+            }
+            Kind::Datasec(vars) => vars.iter_mut().for_each(|var| shift(&mut var.var)),
+            Kind::FuncProto(parameters) => parameters.iter_mut().for_each(shift),
+            _ => {}
+        }
+    }
+
     fn references(&self) -> Vec<TypeId> {
         match &self.kind {
             Kind::Ptr(to)
@@ -461,6 +538,7 @@ impl Type {
                 members.iter().map(|member| member.type_id).collect()
             }
             Kind::Datasec(vars) => vars.iter().map(|var| var.var).collect(),
+            Kind::FuncProto(parameters) => parameters.clone(),
             _ => Vec::new(),
         }
     }

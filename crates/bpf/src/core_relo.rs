@@ -69,6 +69,17 @@ pub fn answer(local: &Btf, target: &Btf, relo: &CoreRelo) -> Result<Answer, Stri
     }
 }
 
+/// The structure and the path of a field that is read or whose address is taken: `task_struct` and `se.sum_exec_runtime`.
+pub fn place(local: &Btf, relo: &CoreRelo) -> Option<(String, String)> {
+    if relo.kind != kind::FIELD_BYTE_OFFSET {
+        return None;
+    }
+    let (_, steps) = walk(local, relo).ok()?;
+    let path: String = steps.get(1..)?.iter().map(spell).collect();
+    let of = essential(&local.get(relo.type_id).name).to_owned();
+    Some((of, path.trim_start_matches('.').to_owned()))
+}
+
 fn enumerator(local: &Btf, target: &Btf, relo: &CoreRelo) -> Result<Answer, String> {
     let of = local.get(local.plain(relo.type_id));
     let index: usize = relo

@@ -60,6 +60,18 @@ pub struct DataSection {
     pub bytes: Vec<u8>,
     /// Pointers in it, by their place.
     pub pointers: BTreeMap<u64, Link>,
+    /// `sh_addralign`.
+    pub alignment: u64,
+}
+
+/// A symbol that other objects may refer to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Export {
+    pub name: String,
+    /// Another definition may replace it.
+    pub is_weak: bool,
+    pub place: Link,
+    pub bytes: u64,
 }
 
 /// The symbols that the object wants of a kernel.
@@ -103,6 +115,7 @@ pub struct Elf {
     pub maps: Vec<MapVar>,
     pub externs: Vec<Extern>,
     pub ops: Vec<StructOps>,
+    pub exports: Vec<Export>,
 }
 
 fn error(text: impl Into<String>) -> ElfError {
@@ -183,6 +196,7 @@ impl Elf {
             maps: Vec::new(),
             externs: Vec::new(),
             ops: Vec::new(),
+            exports: Vec::new(),
             info,
             btf,
         };
@@ -205,13 +219,71 @@ impl Elf {
                     name,
                     bytes,
                     pointers,
+                    alignment: section.align(),
                 });
             } else if matches!(name.as_str(), ".struct_ops" | ".struct_ops.link") {
                 elf.read_ops(&reader, &name, &section)?;
             }
         }
         elf.data.sort_by(|a, b| a.name.cmp(&b.name));
+        elf.read_exports(&reader)?;
         Ok(elf)
+    }
+
+    /// The pages of its arena (`BPF_MAP_TYPE_ARENA`); 0 without one.
+    pub fn arena_pages(&self) -> u64 {
+        const ARENA: u32 = 33;
+        let number = |map: &MapVar, name: &str| {
+            let mut members = self.btf.members(map.type_id).iter();
+            let target = members.find(|member| member.name == name)?.type_id;
+            let Kind::Ptr(target) = self.btf.get(self.btf.plain(target)).kind else {
+                return None;
+            };
+            match self.btf.get(self.btf.plain(target)).kind {
+                Kind::Array { count, .. } => Some(count),
+                _ => None,
+            }
+        };
+        let mut arenas = self
+            .maps
+            .iter()
+            .filter(|map| number(map, "type") == Some(ARENA));
+        let pages = arenas.find_map(|map| number(map, "max_entries"));
+        pages.unwrap_or(0).into()
+    }
+
+    /// Whether it wants a symbol of this name of a kernel or another object.
+    pub fn wants(&self, name: &str) -> bool {
+        self.externs.iter().any(|it| it.name == name)
+    }
+
+    fn read_exports(&mut self, reader: &Reader<'_, '_>) -> Result<(), ElfError> {
+        for symbol in reader.file.symbols() {
+            let Some(index) = symbol.section_index().filter(|_| symbol.is_global()) else {
+                continue;
+            };
+            let section = reader.file.section_by_index(index)?;
+            let (name, of) = (symbol.name()?.to_owned(), section.name()?);
+            let place = if symbol.kind() == SymbolKind::Text {
+                reader.function(index, symbol.address() as i64 / Insn::BYTES as i64)?
+            } else if of == ".maps" {
+                Link::Map(name.clone())
+            } else if is_data(of) {
+                Link::Data {
+                    section: of.to_owned(),
+                    offset: symbol.address(),
+                }
+            } else {
+                continue;
+            };
+            self.exports.push(Export {
+                name,
+                is_weak: symbol.is_weak(),
+                place,
+                bytes: symbol.size(),
+            });
+        }
+        Ok(())
     }
 
     fn read_functions(&mut self, file: &object::File<'_>) -> Result<Places, ElfError> {
@@ -270,6 +342,8 @@ impl Elf {
 
     fn read_maps(&mut self) {
         let vars = self.btf.section(".maps").iter();
+        // A map that another object defines is declared there, too.
+        let vars = vars.filter(|var| !self.wants(&self.btf.get(var.var).name));
         let maps = vars.map(|var| MapVar {
             name: self.btf.get(var.var).name.clone(),
             type_id: self.btf.type_of_var(var.var),

@@ -9,6 +9,7 @@ pub mod core_relo;
 pub mod elf;
 pub mod insn;
 pub mod interpret;
+pub mod join;
 pub mod link;
 pub mod program;
 pub mod translate;

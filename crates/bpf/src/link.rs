@@ -16,6 +16,12 @@ pub trait Kernel {
     /// A function by its name, without a flavour; `None`: it has none of this name.
     fn kfunc(&self, name: &str) -> Option<HostFn>;
 
+    /// A function that the kernel once had under this name, for objects that call it without asking whether it is there.
+    fn retired(&self, name: &str) -> Option<HostFn> {
+        let _ = name;
+        None
+    }
+
     /// A helper by its number; the error is its name.
     ///
     /// # Errors
@@ -26,9 +32,21 @@ pub trait Kernel {
     fn kconfig(&self, name: &str) -> bool;
 
     fn hooks(&self) -> Hooks;
+
+    /// A number for [`Hooks::read`] if a field is brought up to date before it is read, by its structure and path.
+    fn live(&self, structure: &str, path: &str) -> Option<u32> {
+        let _ = (structure, path);
+        None
+    }
+
+    /// The address that stands for a variable of the kernel.
+    fn variable(&self, name: &str) -> Option<u64> {
+        let _ = name;
+        None
+    }
 }
 
-/// Bytes between variables of the configuration.
+/// Variables of the configuration lie at multiples of this.
 const KCONFIG_STEP: u64 = 8;
 
 /// Sections begin at pages.
@@ -75,8 +93,10 @@ impl Placement {
         let mut next = (elf.maps.len() as u64 * 8).max(1).next_multiple_of(PAGE);
         for section in &elf.data {
             if section.name == ARENA_SECTION {
-                // Pages from the second on: the first one is never used, so that no pointer looks like NULL.
-                placement.arena_section = Some(PAGE);
+                // The last pages, as libbpf has it from 1.7 on; the first one is never used, so that no pointer looks like NULL.
+                let pages = (section.bytes.len() as u64).div_ceil(PAGE).max(1);
+                let first = elf.arena_pages().saturating_sub(pages).max(1);
+                placement.arena_section = Some(first * PAGE);
                 continue;
             }
             placement.sections.push((section.name.clone(), next));
@@ -92,7 +112,8 @@ impl Placement {
             }
             variables.insert(wanted.name.clone(), next);
             placement.kconfig.push((next, wanted.name.clone()));
-            next += KCONFIG_STEP;
+            let bytes = u64::from(elf.btf.size(wanted.type_id));
+            next += bytes.max(1).next_multiple_of(KCONFIG_STEP);
         }
         placement.bytes = next.next_multiple_of(PAGE);
         Ok((placement, variables))
@@ -196,6 +217,7 @@ impl Linker<'_> {
             name: source.name.clone(),
             insns: source.insns.clone(),
             refs: BTreeMap::new(),
+            reads: BTreeMap::new(),
         };
         for (&slot, link) in &source.links {
             self.resolve(&mut function, slot, link)?;
@@ -209,6 +231,10 @@ impl Linker<'_> {
             let slot = at - source.start;
             let answer =
                 core_relo::answer(&self.elf.btf, self.kernel.types(), relo).map_err(ElfError)?;
+            let place = core_relo::place(&self.elf.btf, relo);
+            if let Some(of) = place.and_then(|(of, path)| self.kernel.live(&of, &path)) {
+                function.reads.insert(slot, of);
+            }
             if let Err(what) = core_relo::patch(&mut function.insns, slot, &answer) {
                 let poison = self.poison(format!("{what} is not in the virtual kernel"));
                 put_poison(&mut function, slot, poison);
@@ -270,8 +296,12 @@ impl Linker<'_> {
         }
         let known = essential(name);
         let kfunc = self.kernel.kfunc(known);
+        let wanted = self.elf.externs.iter().find(|it| it.name == name);
+        let is_weak = wanted.is_some_and(|it| it.is_weak);
         if insn.is_call() {
-            let reference = match kfunc {
+            // Headers of old kernels declare every function as weak.
+            let retired = || self.kernel.retired(known);
+            let reference = match kfunc.or_else(retired) {
                 Some(call) => self.host(known, call),
                 None => self.poison(format!("kfunc {known} is not in the virtual kernel")),
             };
@@ -279,8 +309,12 @@ impl Linker<'_> {
             return Ok(());
         }
         // Whether it is there is asked by comparing its address with 0 (`bpf_ksym_exists()`).
-        let wanted = self.elf.externs.iter().find(|it| it.name == name);
-        let is_weak = wanted.is_some_and(|it| it.is_weak);
+        if let Some(address) = self.kernel.variable(known) {
+            function.insns[slot].src = 0;
+            (function.insns[slot].imm, function.insns[slot + 1].imm) =
+                (address as i32, (address >> 32) as i32);
+            return Ok(());
+        }
         match kfunc {
             None if !is_weak => {
                 let poison =

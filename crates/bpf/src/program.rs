@@ -31,6 +31,8 @@ pub struct Function {
     pub insns: Vec<Insn>,
     /// The targets of instructions, by index of their first slot.
     pub refs: BTreeMap<usize, Ref>,
+    /// Instructions before which a field is brought up to date, each with the kernel's number ([`Hooks::read`]).
+    pub reads: BTreeMap<usize, u32>,
 }
 
 /// All functions that refer to each other.
@@ -57,6 +59,9 @@ pub struct Hooks {
     pub atomic: HostFn,
     /// A step of `may_goto`: 0 ends the loop.
     pub step: HostFn,
+    /// Before a field is read that the host keeps elsewhere: `r1` is the address of its structure, or 0 where it
+    /// is not known, and `r2` the number in [`Function::reads`].
+    pub read: HostFn,
     /// An instruction that is poisoned was reached: `r1` is the index in [`Unit::poison`]. Where it returns, the function
     /// returns 0.
     pub poison: HostFn,

@@ -315,6 +315,9 @@ impl<'a> Translator<'a> {
             if is_open {
                 self.builder.set_srcloc(SourceLoc::new(index as u32));
                 self.pending += 1;
+                if let Some(&of) = self.function.reads.get(&index) {
+                    self.bring_up_to_date(insn, of);
+                }
                 is_open = self.translate(index, insn);
             }
             index += size;
@@ -512,6 +515,18 @@ impl<'a> Translator<'a> {
         };
         self.set(insn.dst, value);
         true
+    }
+
+    /// Calls the hook for a field that an instruction loads, or whose address it makes.
+    fn bring_up_to_date(&mut self, insn: Insn, of: u32) {
+        let adds = 0x00;
+        let base = match insn.class() {
+            class::LDX => self.get(insn.src),
+            class::ALU64 if insn.op() == adds => self.get(insn.dst),
+            _ => self.constant(0),
+        };
+        let of = self.constant(of.into());
+        self.call_host(self.hooks.read, &[base, of]);
     }
 
     fn poison(&mut self, number: usize) {

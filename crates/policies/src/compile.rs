@@ -51,8 +51,11 @@ impl Compiled {
                 path.display()
             )));
         }
-        let (object, notes) = objects::read(path)?;
-        let files = vec![path.to_owned()];
+        let objects::Read {
+            object,
+            notes,
+            files,
+        } = objects::read(path)?;
         let sum = sum(&files).map_err(|error| one(format!("{}: {error}", path.display())))?;
         Ok(Compiled {
             object,

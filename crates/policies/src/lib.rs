@@ -5,9 +5,11 @@
 
 pub mod compile;
 pub mod doc;
+mod for_bpf;
 pub mod objects;
 mod said;
 mod select;
+mod sidecar;
 
 use std::sync::{Arc, OnceLock};
 

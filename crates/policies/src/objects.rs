@@ -1,13 +1,15 @@
 //! Schedulers as objects that clang has compiled for BPF: `x.bpf.o`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use schedlab_abi::{KernelTypes, LeftOut, Object, ObjectError, ObjectErrors};
 
 use crate::Diagnostics;
 use crate::embedded;
+use crate::for_bpf;
+use crate::sidecar::{self, Sidecar};
 
 /// The ending of an object's path.
 const ENDING: &str = ".o";
@@ -29,6 +31,11 @@ fn kernel_types() -> &'static Arc<KernelTypes> {
     })
 }
 
+/// Whether the scheduler at a path runs as an object: it is one, or a file beside its source says what its loader would do.
+pub fn runs_as_object(path: &Path) -> bool {
+    is_object(path) || sidecar::beside(path).is_some()
+}
+
 /// An object of a name.
 ///
 /// # Errors
@@ -37,26 +44,61 @@ pub fn from_bytes(name: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectErrors>
     Object::from_bpf(name, elf, kernel_types())
 }
 
-/// Reads the object at a path, with notes for its user.
-type Read = (Arc<Object>, Vec<String>);
+/// An object that was read.
+pub(crate) struct Read {
+    pub object: Arc<Object>,
+    /// Notes for its user.
+    pub notes: Vec<String>,
+    /// The files that it was made of.
+    pub files: Vec<PathBuf>,
+}
 
-/// Reads an object.
+/// Reads the object at a path with what the file beside it says, or makes it of a source.
 ///
 /// # Errors
-/// If the file cannot be read, or is no object that can be simulated.
+/// If a file cannot be read or compiled, or is no object that can be simulated.
 pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
     let failed = |text: String| Diagnostics { lines: vec![text] };
     let place = path.display();
-    let elf = fs::read(path).map_err(|error| failed(format!("{place}: {error}")))?;
+    let sidecar = match sidecar::beside(path) {
+        Some(beside) => sidecar::read(&beside).map_err(failed)?,
+        None => Sidecar::default(),
+    };
+    let mut files = Vec::new();
+    if !sidecar.path.as_os_str().is_empty() {
+        files.push(sidecar.path.clone());
+    }
+    let mut parts = Vec::new();
+    let own = std::iter::once(path).chain(sidecar.link.iter().map(PathBuf::as_path));
+    for part in own {
+        let elf = match is_object(part) {
+            true => {
+                files.push(part.to_owned());
+                fs::read(part).map_err(|error| failed(format!("{}: {error}", part.display())))?
+            }
+            false => for_bpf::compile(part, &sidecar.include, &sidecar.cflags, &mut files)
+                .map_err(|lines| Diagnostics { lines })?,
+        };
+        let name = part.file_name().unwrap_or_default().to_string_lossy();
+        parts.push((name.into_owned(), elf));
+    }
     let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let name = file.strip_suffix(ENDING).unwrap_or(&file);
+    let name = file.strip_suffix(".o").or_else(|| file.strip_suffix(".c"));
+    let name = name.unwrap_or(&file);
     let name = name.strip_suffix(".bpf").unwrap_or(name);
     let told = |error: &ObjectError| {
         // The path says which one it is.
         let (text, own) = (error.to_string(), format!("{name}: "));
-        format!("{place}: {}", text.trim_start_matches(own.as_str()))
+        match error {
+            ObjectError::Decision { .. } => {
+                let folder = path.parent().unwrap_or(Path::new(""));
+                folder.join(text).display().to_string()
+            }
+            _ => format!("{place}: {}", text.trim_start_matches(own.as_str())),
+        }
     };
-    let object = from_bytes(name, elf).map_err(|errors| Diagnostics {
+    let object = Object::from_joined(name, parts, &sidecar.decisions, kernel_types());
+    let object = object.map_err(|errors| Diagnostics {
         lines: errors.0.iter().map(told).collect(),
     })?;
     let notes = object
@@ -64,7 +106,11 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
         .iter()
         .map(|it| left_out(it, path))
         .collect();
-    Ok((object, notes))
+    Ok(Read {
+        object,
+        notes,
+        files,
+    })
 }
 
 fn left_out(program: &LeftOut, path: &Path) -> String {
@@ -73,8 +119,13 @@ fn left_out(program: &LeftOut, path: &Path) -> String {
         false => program.place.clone(),
     };
     format!(
-        "{place}: {}() is left out: it is a program of SEC(\"{}\"), and a simulation calls ops alone",
-        program.program, program.section
+        "{place}: {}() is left out: it is a program of SEC(\"{}\"), and a simulation calls ops alone{}",
+        program.program,
+        program.section,
+        match program.section.as_str() {
+            "syscall" => " (a [[call]] in a .sched.toml beside it runs it before the start)",
+            _ => "",
+        }
     )
 }
 

@@ -146,7 +146,7 @@ fn compiled<A>(
     if let Some(known) = all.get(&key).filter(|known| known.is_current()) {
         return Ok(answer(known));
     }
-    if objects::is_object(path) {
+    if objects::runs_as_object(path) {
         let compiled = Compiled::of_object(path, audit)?;
         let answer = answer(&compiled);
         all.insert(key, compiled);

@@ -110,6 +110,115 @@ fn maps_options_globals_subprograms_and_callbacks_work() {
     assert!(other.contains("sign 12"), "{other}");
 }
 
+/// Two hogs share a CPU, from tick to tick, so for 24 ms at a time where a slice has 20: after four turns one has run for nearly 96 ms, in
+/// which it has met 24 ticks. It is chosen, and not switched in yet (`prepare_task()` comes after `set_next_task()`).
+#[test]
+fn fields_of_a_task_are_what_they_are_when_they_are_read() {
+    assert_eq!(
+        told("fields", ""),
+        "ran 95 user 96 system 0 waited 0 preempted 4 state 0 on 0 queued 0 direct 0 mask 1 policy 0"
+    );
+}
+
+#[test]
+fn every_task_is_in_the_root_cgroup() {
+    assert_eq!(
+        told("groups", ""),
+        "id 1 level 0 same 6 kept 5 groups 1 other 0"
+    );
+}
+
+/// Of two values the one that was used longer ago goes; of two records of 3,000 bytes one fits into 4 KB.
+#[test]
+fn maps_that_forget_ring_buffers_counters_and_text_work() {
+    assert_eq!(
+        told("buffers", ""),
+        "kept 101 records 101 event -2 length 11 text 12 of m jiffies 1 comm 1"
+    );
+}
+
+#[test]
+fn objects_of_the_kernel_are_in_trees_and_lists() {
+    assert_eq!(told("graph", ""), "sorted 257 listed 257 again -22 left 0");
+}
+
+#[test]
+fn names_that_the_kernel_has_retired_lead_to_the_functions_of_today() {
+    assert_eq!(told("retired", ""), "dispatched 1 asked 0");
+}
+
+/// loader.sched.toml beside the object: the numbers are those that it says, on two CPUs.
+#[test]
+fn the_decisions_of_a_loader_are_carried_out() {
+    let spec = SimSpec {
+        cpus: Some(2),
+        ..spec("loader", "")
+    };
+    let result = schedlab_sim::run(&spec, None).expect("it can be begun");
+    let message = result.message.unwrap_or_default();
+    let expected = "config 7 16 -3 table 8 20 cpus 1 2 calls 2 sum 102 entry 4005 more 41 3";
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn decisions_that_do_not_fit_are_refused_with_their_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let object = folder.path().join("loader.bpf.o");
+    std::fs::copy(path("loader"), &object).unwrap();
+    std::fs::copy(path("loader_more"), folder.path().join("more.bpf.o")).unwrap();
+    let told = |decisions: &str| {
+        let text = format!("link = ['more.bpf.o']\n{decisions}\n");
+        std::fs::write(folder.path().join("loader.sched.toml"), text).unwrap();
+        let scheduler = Scheduler::parse(&object.display().to_string());
+        let spec = SimSpec::new("cpu:tasks=1,duration=10ms", scheduler, "laptop");
+        match schedlab_sim::run(&spec, None) {
+            Ok(result) => result.message.unwrap_or_default(),
+            Err(error) => error.to_string(),
+        }
+    };
+    for (decisions, expected) in [
+        (
+            "variables.tabel = 1",
+            "loader.sched.toml:2: there is no variable `tabel` (did you mean `table`?)",
+        ),
+        (
+            "[variables]\n'config.secnd' = 1",
+            "loader.sched.toml:3: struct config has no member `secnd` (did you mean `second`?)",
+        ),
+        (
+            "variables.'table[3]' = [1]",
+            "loader.sched.toml:2: there is no element 3: the array has 3",
+        ),
+        (
+            "variables.table = 1",
+            "loader.sched.toml:2: the value does not fit the type, which takes a list",
+        ),
+        (
+            "variables.'config.first' = 0x1_0000_0000",
+            "loader.sched.toml:2: 4294967296 does not fit into 4 bytes",
+        ),
+        (
+            "maps.size.max_entries = 1",
+            "loader.sched.toml:2: there is no map `size` (did you mean `sized`?)",
+        ),
+        (
+            "[[call]]\nprogram = 'enable'",
+            "loader.sched.toml:3: there is no program `enable` of SEC(\"syscall\")",
+        ),
+        (
+            "[[call]]\nprogram = 'fails'",
+            "loader.sched.toml:3: fails(), which runs before ops.init(), has returned -22",
+        ),
+        (
+            "ops.without = ['tick_']",
+            "loader.sched.toml:2: there is no ops.tick_",
+        ),
+    ] {
+        let message = told(decisions);
+        assert!(message.contains(expected), "{decisions}: {message}");
+    }
+}
+
 #[test]
 fn a_null_pointer_ends_the_run_with_the_line() {
     let message = fault("null", "");

@@ -7,10 +7,13 @@ use std::ptr;
 use schedlab_bpf::program::{Hooks, HostFn};
 use schedlab_bpf::translate::Entry;
 use schedlab_engine::KernelVersion;
+use schedlab_trace::TaskId;
 
+use super::fields::{Cgroup, Css, ObjectRunQueue, Of};
 use super::masks;
 use super::words::host_fn;
 use crate::host::Context;
+use crate::kfuncs::task::CssIter;
 use crate::kfuncs::{cpu, dsq, map, task, text, time};
 use crate::layout::{CpuMask, DsqIter, Task, Timer};
 use crate::maps::{E2BIG, EINVAL};
@@ -292,6 +295,58 @@ fn others(name: &str) -> Option<HostFn> {
                 |c, map: *const u64, at: *mut u8, pages: u32| map::arena_free(c, map, at, pages)
             )
         }
+        "bpf_arena_reserve_pages" => {
+            host_fn!(
+                |c, map: *const u64, at: *mut u8, pages: u32| map::arena_reserve(c, map, at, pages)
+            )
+        }
+        "bpf_stream_vprintk" => {
+            host_fn!(
+                |c, stream: i32, fmt: *const c_char, args: *const u64, bytes: u32| {
+                    text::print_to_stream(c, stream, fmt, args, bytes)
+                }
+            )
+        }
+        "bpf_obj_new_impl" | "bpf_obj_new" => {
+            host_fn!(|c, type_id: u64| map::object_new(c, type_id))
+        }
+        "bpf_obj_drop_impl" | "bpf_obj_drop" => {
+            host_fn!(|c, object: *mut u8| map::object_drop(c, object))
+        }
+        "bpf_rbtree_add_impl" | "bpf_rbtree_add" => {
+            host_fn!(|c, root: u64, node: u64, less: u64| {
+                map::tree_add(c, root, node, |a, b| {
+                    call_back(c, less, [a, b, 0, 0]) as u8 != 0
+                })
+            })
+        }
+        "bpf_rbtree_first" => host_fn!(|c, root: u64| map::tree_first(c, root)),
+        "bpf_rbtree_remove" => {
+            host_fn!(|c, root: u64, node: u64| map::tree_remove(c, root, node))
+        }
+        "bpf_list_push_front_impl" | "bpf_list_push_front" => {
+            host_fn!(|c, head: u64, node: u64| map::list_push(c, head, node, true))
+        }
+        "bpf_list_push_back_impl" | "bpf_list_push_back" => {
+            host_fn!(|c, head: u64, node: u64| map::list_push(c, head, node, false))
+        }
+        "bpf_list_pop_front" => host_fn!(|c, head: u64| map::list_pop(c, head, true)),
+        "bpf_list_pop_back" => host_fn!(|c, head: u64| map::list_pop(c, head, false)),
+        "scx_bpf_task_cgroup" => host_fn!(|c, p: *const Task| task::cgroup(c, p)),
+        "bpf_cgroup_from_id" => host_fn!(|c, id: u64| task::cgroup_from_id(c, id)),
+        "bpf_cgroup_ancestor" => {
+            host_fn!(|c, of: *const Cgroup, level: i32| task::cgroup_ancestor(c, of, level))
+        }
+        // The root never goes.
+        "bpf_cgroup_acquire" => host_fn!(|c, of: *const Cgroup| of),
+        "bpf_cgroup_release" => host_fn!(|c, of: *const Cgroup| ()),
+        "bpf_iter_css_new" => {
+            host_fn!(|c, it: *mut CssIter, start: *const Css, flags: u32| {
+                task::css_iter_new(c, it, start, flags)
+            })
+        }
+        "bpf_iter_css_next" => host_fn!(|c, it: *mut CssIter| task::css_iter_next(c, it)),
+        "bpf_iter_css_destroy" => host_fn!(|c, it: *mut CssIter| ()),
         "bpf_res_spin_lock" => host_fn!(|c, lock: *mut u32| res_lock(c, lock)),
         "bpf_res_spin_unlock" => host_fn!(|c, lock: *mut u32| primitives::unlock(c, lock)),
         "bpf_res_spin_lock_irqsave" => host_fn!(|c, lock: *mut u32, flags: *mut u64| {
@@ -467,8 +522,16 @@ pub fn helper(number: i32) -> Result<HostFn, String> {
         7 => host_fn!(|c| time::random(c)),
         8 => host_fn!(|c| cpu::smp_processor_id(c)),
         14 => host_fn!(|c| pid_tgid(c)),
+        // Every task is root's.
+        15 => host_fn!(|c| 0u64),
+        16 => host_fn!(|c, to: *mut u8, bytes: u32| current_comm(c, to, bytes)),
         35 | 158 => host_fn!(|c| task::current(c)),
         42 => host_fn!(|c| cpu::node(c, cpu::smp_processor_id(c) as i32)),
+        55 => host_fn!(
+            |c, of: *const u64, flags: u64, value: *mut u8, bytes: u32| map::event_value(
+                c, of, flags, value, bytes
+            )
+        ),
         87 => host_fn!(|c, of: *const u64, value: *const u8, flags: u64| map::push(
             c, of, value, flags
         )),
@@ -476,6 +539,21 @@ pub fn helper(number: i32) -> Result<HostFn, String> {
         89 => host_fn!(|c, of: *const u64, value: *mut u8| map::pop(c, of, value, true)),
         93 => host_fn!(|c, lock: *mut u32| primitives::lock(c, lock, OTHER_LOCK, ptr::null())),
         94 => host_fn!(|c, lock: *mut u32| primitives::unlock(c, lock)),
+        118 => host_fn!(|c| jiffies(c)),
+        130 => host_fn!(
+            |c, of: *const u64, data: *const u8, bytes: u64, flags: u64| map::ring_output(
+                c, of, bytes, flags
+            )
+        ),
+        131 => {
+            host_fn!(
+                |c, of: *const u64, bytes: u64, flags: u64| map::ring_reserve(c, of, bytes, flags)
+            )
+        }
+        132 | 133 => host_fn!(|c, record: *mut u8, flags: u64| map::ring_release(c, record)),
+        134 => host_fn!(|c, of: *const u64, flags: u64| map::ring_query(c, of, flags)),
+        153 => host_fn!(|c, variable: u64, cpu: u32| per_cpu(c, variable, cpu)),
+        154 => host_fn!(|c, variable: u64| per_cpu(c, variable, cpu::smp_processor_id(c))),
         156 => host_fn!(
             |c, of: *const u64, p: *mut Task, init: *const u8, flags: u64| {
                 map::storage_get(c, of, p, init, flags)
@@ -484,6 +562,14 @@ pub fn helper(number: i32) -> Result<HostFn, String> {
         157 => host_fn!(|c, of: *const u64, p: *mut Task| map::storage_delete(c, of, p)),
         164 => host_fn!(|c, of: *const u64, function: u64, data: u64, flags: u64| {
             for_each(c, of, function, data, flags)
+        }),
+        165 => host_fn!(|c,
+                         to: *mut u8,
+                         size: u32,
+                         fmt: *const c_char,
+                         args: *const u64,
+                         bytes: u32| {
+            text::print_into(c, to, size, fmt, args, bytes)
         }),
         169 => host_fn!(|c, timer: *mut Timer, of: *const u64, flags: u64| {
             time::timer_init(c, timer, of, flags)
@@ -504,6 +590,16 @@ pub fn helper(number: i32) -> Result<HostFn, String> {
             repeat(c, nr, function, data, flags)
         }),
         182 => host_fn!(|c, a: *const u8, bytes: u32, b: *const u8| compare(a, bytes, b)),
+        210 => host_fn!(
+            |c, of: *const u64, root: *const c_void, init: *const u8, flags: u64| {
+                map::cgroup_storage_get(c, of, root, init, flags)
+            }
+        ),
+        211 => {
+            host_fn!(
+                |c, of: *const u64, root: *const c_void| map::cgroup_storage_delete(c, of, root)
+            )
+        }
         194 => host_fn!(|c, place: *mut u64, pointer: u64| exchange(c, place, pointer)),
         195 => host_fn!(|c, of: *const u64, key: *const u8, cpu: u32| {
             map::lookup_percpu(c, of, key, cpu)
@@ -515,24 +611,107 @@ pub fn helper(number: i32) -> Result<HostFn, String> {
 /// The names of helpers that schedulers call and the virtual kernel has not.
 fn helper_name(number: i32) -> String {
     let name = match number {
-        16 => "bpf_get_current_comm",
-        55 => "bpf_perf_event_read_value",
         109 => "bpf_send_signal",
-        118 => "bpf_jiffies64",
-        130 => "bpf_ringbuf_output",
-        131 => "bpf_ringbuf_reserve",
-        132 => "bpf_ringbuf_submit",
-        133 => "bpf_ringbuf_discard",
-        134 => "bpf_ringbuf_query",
-        153 => "bpf_per_cpu_ptr",
-        154 => "bpf_this_cpu_ptr",
-        165 => "bpf_snprintf",
         209 => "bpf_user_ringbuf_drain",
-        210 => "bpf_cgrp_storage_get",
-        211 => "bpf_cgrp_storage_delete",
         _ => return format!("number {number}"),
     };
     name.to_owned()
+}
+
+/// Brings fields up to date that an object is about to read. `base` is the address of their structure, 0 if it is not known.
+fn bring_up_to_date(context: Context, base: u64, of: u32) {
+    if of == Of::RunQueue as u32 {
+        let now = context.env(|env| env.cpu.now.get());
+        context.with(|host| {
+            for cpu in &mut host.cpus {
+                let rq = cpu.get_mut().run_queue;
+                if base == 0 || base == rq as u64 {
+                    // SAFETY: it lives as long as the host, which has put one of an object.
+                    unsafe { (*rq.cast::<ObjectRunQueue>()).set_clock(now) };
+                }
+            }
+        });
+        return;
+    }
+    let within = match of == Of::Entity as u32 {
+        true => std::mem::offset_of!(Task, scx) as u64,
+        false => 0,
+    };
+    let known = |context: Context, task: TaskId| {
+        let facts = context.ask(|kernel| kernel.task_facts(task));
+        context.with(|host| host.tasks.set_facts(task, &facts));
+    };
+    if base == 0 {
+        for index in 0..context.with(|host| host.tasks.bound()) {
+            known(context, TaskId(index as u32));
+        }
+    } else if let Some((task, _)) =
+        context.with(|host| host.tasks.at(base.wrapping_sub(within) as usize))
+    {
+        known(context, task);
+    }
+}
+
+/// Stands for `runqueues`, which each CPU has.
+const RUN_QUEUES: u64 = 0x10;
+
+/// Stands for `cpufreq_cpu_data`: no driver has put a policy there, and what lies there cannot be read.
+const FREQUENCY_POLICIES: u64 = 0x18;
+
+/// The address that stands for a variable that each CPU has.
+pub fn per_cpu_variable(name: &str) -> Option<u64> {
+    match name {
+        "runqueues" => Some(RUN_QUEUES),
+        "cpufreq_cpu_data" => Some(FREQUENCY_POLICIES),
+        _ => None,
+    }
+}
+
+/// `bpf_per_cpu_ptr()`.
+fn per_cpu(context: Context, variable: u64, cpu: u32) -> *mut u8 {
+    context.with(|host| match host.cpus.get_mut(cpu as usize) {
+        Some(it) if variable == RUN_QUEUES => it.get_mut().run_queue.cast(),
+        _ => ptr::null_mut(),
+    })
+}
+
+/// `bpf_jiffies64()`.
+fn jiffies(context: Context) -> u64 {
+    context.charge_kfunc();
+    let tick_ns = 1_000_000_000 / u64::from(context.with(|host| host.hz).max(1));
+    context.env(|env| env.cpu.now.get()) / tick_ns
+}
+
+/// `bpf_get_current_comm()`.
+fn current_comm(context: Context, to: *mut u8, bytes: u32) -> i64 {
+    if bytes == 0 {
+        return EINVAL;
+    }
+    let current = task::current(context);
+    // SAFETY: a CPU has a task, its idle one if no other, whose name ends; a wild pointer of the policy faults, and that is
+    // caught.
+    unsafe {
+        let from = (&raw const (*current).comm).cast::<u8>();
+        let length = (bytes as usize).min(16);
+        to.write_bytes(0, bytes as usize);
+        to.copy_from_nonoverlapping(from, length - 1);
+    }
+    0
+}
+
+/// A function that the kernel once had under another name: the calls of objects that were compiled then.
+pub fn retired(version: KernelVersion, name: &str) -> Option<HostFn> {
+    let today = match name {
+        "scx_bpf_dispatch" => "scx_bpf_dsq_insert",
+        "scx_bpf_dispatch_vtime" => "scx_bpf_dsq_insert_vtime",
+        "scx_bpf_consume" => "scx_bpf_dsq_move_to_local",
+        "scx_bpf_dispatch_from_dsq" => "scx_bpf_dsq_move",
+        "scx_bpf_dispatch_vtime_from_dsq" => "scx_bpf_dsq_move_vtime",
+        "scx_bpf_dispatch_from_dsq_set_slice" => "scx_bpf_dsq_move_set_slice",
+        "scx_bpf_dispatch_from_dsq_set_vtime" => "scx_bpf_dsq_move_set_vtime",
+        _ => return None,
+    };
+    kfunc(version, today)
 }
 
 /// Functions that the translated code calls by itself.
@@ -551,5 +730,6 @@ pub fn hooks() -> Hooks {
         }),
         poison: host_fn!(|c, number: u64| c.poisoned(number as usize)),
         exhausted: host_fn!(|c| c.loops_without_end()),
+        read: host_fn!(|c, base: u64, of: u32| bring_up_to_date(c, base, of)),
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use schedlab_bpf::elf::Link;
 use schedlab_engine::KernelVersion;
+use schedlab_machine::Machine;
 
+use super::expression::Place;
 use super::{CODE, Program, Translated};
 use crate::kconfig::Values;
 use crate::layout::Ops;
@@ -15,13 +17,28 @@ use crate::options::{PolicyOption, Settings};
 pub struct Image {
     data: Reservation,
     code: Arc<Translated>,
+    /// Comes in place of the flags in the table.
+    flags: Option<u64>,
+}
+
+/// A program that runs beside `ops.init()`.
+pub struct Beside {
+    /// It runs after it, not before.
+    pub after: bool,
+    /// Its native code.
+    pub entry: usize,
+    pub name: String,
+    /// Bytes of its argument; empty if it takes none.
+    pub argument: Vec<u8>,
+    /// The decision that asks for it; empty of one that runs wherever a scheduler is attached.
+    pub place: String,
 }
 
 impl Image {
     /// Reserves the data and fills them in.
     pub fn load(
         program: &Program,
-        version: KernelVersion,
+        (machine, version): (&Machine, KernelVersion),
         options: &[PolicyOption],
         settings: &Settings,
         kconfig: &Values,
@@ -33,7 +50,10 @@ impl Image {
         if !data.open(0, bytes) {
             return Err(std::io::Error::last_os_error().to_string());
         }
-        let image = Image { data, code };
+        let place = Place::of(machine);
+        let decisions = &program.decisions;
+        let flags = decisions.flags(place, |name| program.enumerator(version, name))?;
+        let image = Image { data, code, flags };
         for section in &program.elf.data {
             if let Some(at) = placement.section(&section.name) {
                 image.write(at, &section.bytes);
@@ -46,6 +66,7 @@ impl Image {
         for (at, name) in &program.enumerators {
             image.write(*at, &program.enumerator(version, name).to_le_bytes());
         }
+        decisions.set_variables(place, &mut |at, bytes| image.write(at, bytes))?;
         for &(index, value) in &settings.values {
             let option = &options[index];
             image.write(option.address, &value.to_le_bytes()[..option.bytes.into()]);
@@ -98,15 +119,7 @@ impl Image {
                 let index = index.ok_or("a variable points to a map that is not there")?;
                 Ok(self.pointer(index as u64 * 8) as u64)
             }
-            Link::Function(function) => {
-                let number = self
-                    .code
-                    .linked
-                    .origins
-                    .iter()
-                    .position(|of| of == function);
-                Ok(number.map_or(0, |number| self.code.code.entry(number) as usize as u64))
-            }
+            Link::Function(function) => Ok(self.entry(*function).unwrap_or(0) as u64),
             _ => Ok(0),
         }
     }
@@ -143,23 +156,52 @@ impl Image {
         }
     }
 
+    /// The programs that run beside `ops.init()`, in their order.
+    pub fn beside(&self, program: &Program, machine: &Machine) -> Result<Vec<Beside>, String> {
+        let prepared = program.decisions.prepared(Place::of(machine))?;
+        let called = prepared.into_iter().map(|it| Beside {
+            after: it.after,
+            argument: it.argument,
+            place: it.place,
+            ..self.program(program, it.function)
+        });
+        let attach = program.attach.iter();
+        let attach = attach.map(|function| self.program(program, *function));
+        Ok(called.chain(attach).collect())
+    }
+
+    /// A program without an argument, which no decision asks for.
+    fn program(&self, program: &Program, function: usize) -> Beside {
+        Beside {
+            after: false,
+            entry: self.entry(function).expect("programs that run are linked"),
+            name: program.elf.functions[function].name.clone(),
+            argument: Vec::new(),
+            place: String::new(),
+        }
+    }
+
+    /// The native code of a function.
+    fn entry(&self, function: usize) -> Option<usize> {
+        let mut origins = self.code.linked.origins.iter();
+        let number = origins.position(|of| *of == function)?;
+        Some(self.code.code.entry(number) as usize)
+    }
+
     /// The table of ops, with the addresses of native code.
     pub fn ops(&self, program: &Program) -> Ops {
         let mut table = program.table.clone();
         for &(at, function) in &program.ops {
-            let number = self
-                .code
-                .linked
-                .origins
-                .iter()
-                .position(|of| *of == function);
-            let number = number.expect("the functions of ops are linked");
-            let entry = self.code.code.entry(number) as usize;
+            let entry = self.entry(function);
+            let entry = entry.expect("the functions of ops are linked");
             table[at..at + 8].copy_from_slice(&entry.to_ne_bytes());
         }
         assert_eq!(table.len(), size_of::<Ops>());
         // SAFETY: the table is as large as the structure, and what it has for functions is 0 or their addresses. They are
         // called by `ops::call` alone, which knows that they are programs.
-        unsafe { table.as_ptr().cast::<Ops>().read_unaligned() }
+        let mut ops = unsafe { table.as_ptr().cast::<Ops>().read_unaligned() };
+        ops.flags = self.flags.unwrap_or(ops.flags);
+        ops.timeout_ms = program.decisions.timeout_ms.unwrap_or(ops.timeout_ms);
+        ops
     }
 }

@@ -1,6 +1,9 @@
 //! Policies as objects: the instructions that a kernel would load, run by the virtual kernel (crates/bpf).
 
 mod calls;
+pub mod decisions;
+pub mod expression;
+pub mod fields;
 mod image;
 mod masks;
 mod read;
@@ -10,6 +13,7 @@ mod words;
 use std::sync::{Arc, OnceLock};
 
 use schedlab_bpf::btf::Btf;
+use schedlab_bpf::core_relo;
 use schedlab_bpf::elf::Elf;
 use schedlab_bpf::link::{Kernel, Linked, Placement, link};
 use schedlab_bpf::program::{Hooks, HostFn, Layout};
@@ -17,7 +21,7 @@ use schedlab_bpf::translate::{Code, translate};
 use schedlab_engine::KernelVersion;
 
 pub use calls::timer_callback;
-pub use image::Image;
+pub use image::{Beside, Image};
 pub use read::{Facts, read};
 pub use types::KernelTypes;
 pub use words::Word;
@@ -25,6 +29,7 @@ pub use words::Word;
 use crate::host::Host;
 use crate::kconfig;
 use crate::object::LeftOut;
+use decisions::Checked;
 
 /// Native code lies here in an object's own addresses: behind all of its data.
 pub const CODE: u64 = 1 << 40;
@@ -78,6 +83,10 @@ pub struct Program {
     pub ops: Vec<(usize, usize)>,
     /// The rest of the table.
     table: Vec<u8>,
+    /// The work of a loader.
+    pub decisions: Checked,
+    /// Programs that run where a scheduler is attached, before `ops.init()`: they hang on `bpf_scx_reg()`.
+    attach: Vec<usize>,
     translated: [OnceLock<Result<Arc<Translated>, String>>; 2],
 }
 
@@ -102,7 +111,9 @@ impl Program {
                 types: self.types.of(version),
                 version,
             };
-            let roots: Vec<usize> = self.ops.iter().map(|(_, function)| *function).collect();
+            let ops = self.ops.iter().map(|(_, function)| *function);
+            let called = self.decisions.calls.iter().map(|call| call.function);
+            let roots: Vec<usize> = ops.chain(called).chain(self.attach.clone()).collect();
             let linked = link(&self.elf, &roots, &kernel).map_err(|error| error.to_string())?;
             let code = translate(&linked.unit, LAYOUT).map_err(|error| error.to_string())?;
             Ok(Arc::new(Translated { linked, code }))
@@ -145,8 +156,14 @@ impl Program {
     /// The programs beside the ops: the virtual kernel calls none of these.
     pub fn left_out(&self) -> Vec<LeftOut> {
         let functions = self.elf.functions.iter().enumerate();
-        let beside = functions.filter(|(_, it)| {
-            !it.section.starts_with(['.', '?']) && !it.section.starts_with("struct_ops")
+        let called = |index| {
+            let mut calls = self.decisions.calls.iter();
+            self.attach.contains(&index) || calls.any(|call| call.function == index)
+        };
+        let beside = functions.filter(|(index, it)| {
+            !it.section.starts_with(['.', '?'])
+                && !it.section.starts_with("struct_ops")
+                && !called(*index)
         });
         let told = beside.map(|(index, it)| LeftOut {
             program: it.name.clone(),
@@ -157,6 +174,29 @@ impl Program {
             },
         });
         told.collect()
+    }
+
+    /// Whether an instruction of it reaches a field or a part of it.
+    pub fn asks_for(&self, structure: &str, path: &str) -> bool {
+        let sections = self.elf.info.values();
+        let mut relos = sections.flat_map(|section| section.relos.values());
+        relos.any(|relo| {
+            let place = core_relo::place(&self.elf.btf, relo);
+            place.is_some_and(|(of, found)| {
+                let first = found.split(['.', '[']).next();
+                of == structure && first == Some(path)
+            })
+        })
+    }
+
+    /// Whether an instruction of it reads a field that changes by itself.
+    pub fn reads_facts(&self) -> bool {
+        let sections = self.elf.info.values();
+        let mut relos = sections.flat_map(|section| section.relos.values());
+        relos.any(|relo| {
+            let place = core_relo::place(&self.elf.btf, relo);
+            place.is_some_and(|(of, path)| fields::live(&of, &path).is_some())
+        })
     }
 
     /// Whether the function at a place is a sleepable op.
@@ -183,6 +223,10 @@ impl Kernel for VirtualKernel<'_> {
         calls::kfunc(self.version, name)
     }
 
+    fn retired(&self, name: &str) -> Option<HostFn> {
+        calls::retired(self.version, name)
+    }
+
     fn helper(&self, number: i32) -> Result<HostFn, String> {
         calls::helper(number)
     }
@@ -193,5 +237,13 @@ impl Kernel for VirtualKernel<'_> {
 
     fn hooks(&self) -> Hooks {
         calls::hooks()
+    }
+
+    fn live(&self, structure: &str, path: &str) -> Option<u32> {
+        fields::live(structure, path).map(|of| of as u32)
+    }
+
+    fn variable(&self, name: &str) -> Option<u64> {
+        calls::per_cpu_variable(name)
     }
 }

@@ -4,9 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use schedlab_bpf::btf::{Btf, Kind, TypeId, essential};
 use schedlab_bpf::elf::{Elf, StructOps};
+use schedlab_bpf::join::join;
 use schedlab_bpf::link::Placement;
 use schedlab_engine::KernelVersion;
 
+use super::decisions::Decisions;
 use super::{KernelTypes, Program, VirtualKernel};
 use crate::ObjectError;
 use crate::layout::{NR_CPUS_MAX, Ops};
@@ -28,7 +30,8 @@ pub struct Facts {
 /// Reads an object. Adds to `errors` what is wrong where others can still be found.
 pub fn read(
     policy: &str,
-    elf: &[u8],
+    parts: &[(String, Vec<u8>)],
+    decisions: &Decisions,
     types: &Arc<KernelTypes>,
     errors: &mut Vec<ObjectError>,
 ) -> Result<Facts, ObjectError> {
@@ -36,7 +39,15 @@ pub fn read(
         policy: policy.to_owned(),
         reason,
     };
-    let mut elf = Elf::read(elf).map_err(|error| unreadable(error.to_string()))?;
+    let mut elves = Vec::new();
+    for (name, bytes) in parts {
+        let elf = Elf::read(bytes).map_err(|error| match parts.len() {
+            1 => unreadable(error.to_string()),
+            _ => unreadable(format!("{name}: {error}")),
+        })?;
+        elves.push((name.clone(), elf));
+    }
+    let mut elf = join(elves).map_err(|error| unreadable(error.to_string()))?;
     make_room(&mut elf);
     let version = KernelVersion::V7_2;
     let kernel = VirtualKernel {
@@ -45,7 +56,14 @@ pub fn read(
     };
     let (placement, _) = Placement::new(&elf, &kernel).map_err(|error| unreadable(error.0))?;
     let ops = ops_of(policy, &elf)?;
-    let (table, functions) = table(policy, &elf, &ops, types.of(version)).map_err(unreadable)?;
+    let decided = decisions.check(&elf, &placement);
+    let checked = decided.map_err(|text| ObjectError::Decision { text })?;
+    let without = &checked.without;
+    let found = table(policy, &elf, &ops, types.of(version), without);
+    let (table, functions) = found.map_err(unreadable)?;
+    let attach = elf.functions.iter().enumerate();
+    let attach = attach.filter(|(_, of)| of.section == "fentry/bpf_scx_reg");
+    let attach = attach.map(|(index, _)| index).collect();
     let mut maps = Vec::new();
     for (index, map) in elf.maps.iter().enumerate() {
         match read_map(&elf.btf, &map.name, map.type_id, index as u64 * 8) {
@@ -92,6 +110,8 @@ pub fn read(
             placement,
             ops: functions,
             table,
+            decisions: checked,
+            attach,
             enumerators,
             translated: [OnceLock::new(), OnceLock::new()],
             elf,
@@ -155,7 +175,13 @@ fn ops_of(policy: &str, elf: &Elf) -> Result<StructOps, ObjectError> {
 type Table = (Vec<u8>, Vec<(usize, usize)>);
 
 /// Members go by their names, as libbpf has it.
-fn table(policy: &str, elf: &Elf, ops: &StructOps, kernel: &Btf) -> Result<Table, String> {
+fn table(
+    policy: &str,
+    elf: &Elf,
+    ops: &StructOps,
+    kernel: &Btf,
+    without: &[String],
+) -> Result<Table, String> {
     let ours = kernel.named("sched_ext_ops").first();
     let ours = ours.ok_or("the virtual kernel has no struct sched_ext_ops")?;
     let mut table = vec![0u8; size_of::<Ops>()];
@@ -169,6 +195,9 @@ fn table(policy: &str, elf: &Elf, ops: &StructOps, kernel: &Btf) -> Result<Table
             .ok_or("its table of ops is cut")?;
         let function = ops.functions.get(&(from as u64));
         let name = essential(&member.name);
+        if without.iter().any(|it| it == name) {
+            continue;
+        }
         let known = kernel
             .members(*ours)
             .iter()

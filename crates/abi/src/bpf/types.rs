@@ -68,6 +68,7 @@ impl<'t> Converter<'t> {
             let of = self.id(at);
             self.btf.add(name, Kind::Typedef(of), 0);
         }
+        super::fields::add_types(&mut self.btf);
         self.btf
     }
 

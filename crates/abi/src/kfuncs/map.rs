@@ -1,18 +1,20 @@
 //! Helpers for maps and arenas (kernel/bpf/helpers.c, arraymap.c, hashtab.c, queue_stack_maps.c,
 //! bpf_task_storage.c, arena.c). A map's variable holds its number in its first word.
 
-use std::ffi::c_long;
+use std::ffi::{c_long, c_void};
 
 use schedlab_trace::TaskId;
 
+use crate::graph::Graph;
 use crate::host::Context;
 use crate::kfuncs::time;
 use crate::layout::Task;
-use crate::maps::{EINVAL, ENOENT, Map};
+use crate::maps::{E2BIG, EINVAL, ENOENT, Map};
 use crate::primitives;
 use crate::version;
 
 const CREATE: u64 = 1;
+const EAGAIN: c_long = -11;
 /// The class of a `struct bpf_spin_lock` (include/native/scx/bpf.h).
 const OTHER_LOCK: u32 = 3;
 
@@ -47,7 +49,7 @@ fn no_map(context: Context) -> ! {
 
 /// The verifier knows which helpers take which maps (`check_map_func_compatibility()`). The caller is about to get
 /// nothing, or rarely calls.
-fn check_kind(context: Context, map: *const u64, helper: &str, takes: fn(&Map) -> bool) {
+pub fn check_kind(context: Context, map: *const u64, helper: &str, takes: fn(&Map) -> bool) {
     if !with(context, map, |map, _| takes(map)) {
         let name = with(context, map, |map, _| map.description());
         context.fault(format!(
@@ -73,7 +75,10 @@ fn enter(context: Context, map: *const u64) {
 /// `bpf_map_lookup_elem()`.
 pub extern "C" fn lookup(context: Context, map: *const u64, at: *const u8) -> *mut u8 {
     enter(context, map);
-    let value = with(context, map, |map, cpu| map.lookup(key(map, at), cpu));
+    let value = with(context, map, |map, cpu| {
+        map.use_value(key(map, at));
+        map.lookup(key(map, at), cpu)
+    });
     if value.is_null() {
         check_kind(context, map, "bpf_map_lookup_elem", Map::is_keyed);
     }
@@ -133,6 +138,7 @@ pub extern "C" fn update(
             };
             // SAFETY: values have the size that the map declares.
             unsafe { map.copy_value(value, slot, keeps) };
+            map.use_value(key(map, at));
         }
         (map.value_size(), map.is_hash())
     });
@@ -289,6 +295,63 @@ pub extern "C" fn storage_delete(context: Context, map: *const u64, p: *mut Task
     with(context, map, |map, _| map.storage_delete(task.index()))
 }
 
+/// `bpf_cgrp_storage_get()` of the root, the only cgroup.
+pub fn cgroup_storage_get(
+    context: Context,
+    map: *const u64,
+    cgroup: *const c_void,
+    init: *const u8,
+    flags: u64,
+) -> *mut u8 {
+    context.charge_kfunc();
+    if cgroup.is_null() {
+        return std::ptr::null_mut();
+    }
+    check_kind(context, map, "bpf_cgrp_storage_get", Map::is_cgroup_storage);
+    with(context, map, |map, _| {
+        let known = map.storage(0);
+        if !known.is_null() || flags != CREATE {
+            return if flags > CREATE {
+                std::ptr::null_mut()
+            } else {
+                known
+            };
+        }
+        let value = map.storage_create(0);
+        if !value.is_null() && !init.is_null() {
+            // SAFETY: values have the size that the map declares.
+            unsafe { map.copy_value(init, value, true) };
+        }
+        value
+    })
+}
+
+/// `bpf_cgrp_storage_delete()` of the root.
+pub fn cgroup_storage_delete(context: Context, map: *const u64, cgroup: *const c_void) -> c_long {
+    context.charge_kfunc();
+    if cgroup.is_null() {
+        return EINVAL;
+    }
+    check_kind(
+        context,
+        map,
+        "bpf_cgrp_storage_delete",
+        Map::is_cgroup_storage,
+    );
+    with(context, map, |map, _| map.storage_delete(0))
+}
+
+/// `bpf_arena_reserve_pages()`.
+pub fn arena_reserve(context: Context, map: *const u64, at: *mut u8, pages: u32) -> c_long {
+    context.charge_kfunc();
+    primitives::sync(context);
+    check_kind(context, map, "bpf_arena_reserve_pages", Map::is_arena);
+    with(context, map, |map, _| match map.arena() {
+        Some(arena) => arena.reserve(at, pages as usize),
+        None => EINVAL,
+    })
+}
+
 /// `bpf_arena_alloc_pages()`.
 pub extern "C" fn arena_alloc(
     context: Context,
@@ -315,4 +378,141 @@ pub extern "C" fn arena_free(context: Context, map: *const u64, at: *mut u8, pag
             arena.free(at, pages as usize);
         }
     });
+}
+
+/// `bpf_ringbuf_reserve()`.
+// Model: a reader empties the buffer at once, so that only records that are not submitted yet take room.
+pub fn ring_reserve(context: Context, of: *const u64, bytes: u64, flags: u64) -> *mut u8 {
+    context.charge_kfunc();
+    primitives::sync(context);
+    check_kind(context, of, "bpf_ringbuf_reserve", Map::is_ring);
+    match flags {
+        0 => with(context, of, |map, _| map.reserve(bytes as usize)),
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// `bpf_ringbuf_submit()` and `bpf_ringbuf_discard()`.
+pub fn ring_release(context: Context, record: *mut u8) {
+    context.charge_kfunc();
+    let is_one = context.with(|host| {
+        let mut maps = host.maps.list.iter_mut();
+        maps.any(|map| map.release(record))
+    });
+    if !is_one {
+        context.fault("a record was submitted that bpf_ringbuf_reserve() has not given".to_owned());
+    }
+}
+
+/// `bpf_ringbuf_output()`.
+pub fn ring_output(context: Context, of: *const u64, bytes: u64, flags: u64) -> c_long {
+    context.charge_kfunc();
+    primitives::sync(context);
+    check_kind(context, of, "bpf_ringbuf_output", Map::is_ring);
+    // BPF_RB_NO_WAKEUP and BPF_RB_FORCE_WAKEUP.
+    if flags & !3 != 0 {
+        return EINVAL;
+    }
+    let fits = with(context, of, |map, _| map.ring_fits(bytes as usize));
+    if fits { 0 } else { EAGAIN }
+}
+
+/// `bpf_ringbuf_query()`.
+pub fn ring_query(context: Context, of: *const u64, flags: u64) -> u64 {
+    context.charge_kfunc();
+    check_kind(context, of, "bpf_ringbuf_query", Map::is_ring);
+    match flags {
+        // BPF_RB_RING_SIZE; nothing is there to be read, and the positions of reader and writer are the same.
+        1 => with(context, of, |map, _| u64::from(map.def.max_entries)),
+        _ => 0,
+    }
+}
+
+/// `bpf_perf_event_read_value()`: no event is attached to any CPU.
+pub fn event_value(
+    context: Context,
+    of: *const u64,
+    flags: u64,
+    value: *mut u8,
+    bytes: u32,
+) -> c_long {
+    context.charge_kfunc();
+    check_kind(context, of, "bpf_perf_event_read_value", Map::is_events);
+    // SAFETY: the policy says how large its variable is; a wild pointer faults, and that is caught.
+    unsafe { value.write_bytes(0, bytes as usize) };
+    const CURRENT_CPU: u64 = 0xffff_ffff;
+    let entries = with(context, of, |map, _| u64::from(map.def.max_entries));
+    match flags & CURRENT_CPU {
+        _ if bytes != 24 || flags & !CURRENT_CPU != 0 => EINVAL,
+        index if index != CURRENT_CPU && index >= entries => E2BIG,
+        _ => ENOENT,
+    }
+}
+
+/// A look at what others may change under the same lock at another time.
+fn graph<R>(context: Context, f: impl FnOnce(&mut Graph) -> R) -> R {
+    context.charge_kfunc();
+    primitives::sync(context);
+    context.with(|host| f(&mut host.graph))
+}
+
+/// `bpf_obj_new_impl()`: zeroes of the size of a type of the object.
+pub fn object_new(context: Context, type_id: u64) -> *mut u8 {
+    context.charge_kfunc();
+    context.with(|host| {
+        let Some(program) = &host.image.object().program else {
+            return std::ptr::null_mut();
+        };
+        let bytes = (program.elf.btf.size(type_id as u32) as usize).next_multiple_of(8);
+        let memory = &host.memory;
+        let place = host.graph.allocate(bytes, |bytes| memory.take(bytes));
+        if !place.is_null() {
+            // SAFETY: the place has so many bytes, and nobody has it.
+            unsafe { place.write_bytes(0, bytes) };
+        }
+        place
+    })
+}
+
+/// `bpf_obj_drop_impl()`.
+pub fn object_drop(context: Context, object: *mut u8) {
+    if !graph(context, |graph| graph.release(object)) && !object.is_null() {
+        context.fault("bpf_obj_drop() was called with what bpf_obj_new() has not given".to_owned());
+    }
+}
+
+/// `bpf_rbtree_add_impl()`: behind all nodes that it is not less than. A node that is in one already is refused.
+pub fn tree_add(context: Context, root: u64, node: u64, less: impl Fn(u64, u64) -> bool) -> c_long {
+    let Some(nodes) = graph(context, |graph| graph.nodes_for(root, node)) else {
+        return EINVAL;
+    };
+    let place = nodes.partition_point(|other| !less(node, *other));
+    context.with(|host| host.graph.add(root, node, place));
+    0
+}
+
+/// `bpf_rbtree_first()`.
+pub fn tree_first(context: Context, root: u64) -> u64 {
+    graph(context, |graph| graph.first(root))
+}
+
+/// `bpf_rbtree_remove()`; NULL if the node is not in the tree.
+pub fn tree_remove(context: Context, root: u64, node: u64) -> u64 {
+    match graph(context, |graph| graph.remove(root, node)) {
+        true => node,
+        false => 0,
+    }
+}
+
+/// `bpf_list_push_front_impl()` and `_back_`. A node that is in one already is refused.
+pub fn list_push(context: Context, head: u64, node: u64, front: bool) -> c_long {
+    match graph(context, |graph| graph.push(head, node, front)) {
+        true => 0,
+        false => EINVAL,
+    }
+}
+
+/// `bpf_list_pop_front()` and `_back()`; NULL if it is empty.
+pub fn list_pop(context: Context, head: u64, front: bool) -> u64 {
+    graph(context, |graph| graph.pop(head, front))
 }

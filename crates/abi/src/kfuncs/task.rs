@@ -1,7 +1,12 @@
-//! Tasks.
+//! Tasks and their cgroup: there is the root, and every task is in it.
 
+use std::ffi::c_long;
+use std::ptr;
+
+use crate::bpf::fields::{Cgroup, Css, ROOT_ID};
 use crate::host::Context;
 use crate::layout::{RunQueue, Task};
+use crate::maps::EINVAL;
 
 /// `scx_bpf_task_running()`.
 pub extern "C" fn running(context: Context, p: *const Task) -> bool {
@@ -83,4 +88,56 @@ pub extern "C" fn set_dsq_vtime(context: Context, p: *mut Task, vtime: u64) -> b
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_set_dsq_vtime");
     context.ask(|kernel| kernel.task_set_vtime(task, vtime))
+}
+
+fn root(context: Context) -> *const Cgroup {
+    context.with(|host| host.root.cgroup)
+}
+
+/// `scx_bpf_task_cgroup()`.
+pub fn cgroup(context: Context, p: *const Task) -> *const Cgroup {
+    context.charge_kfunc();
+    context.task(p, "scx_bpf_task_cgroup");
+    root(context)
+}
+
+/// `bpf_cgroup_from_id()`.
+pub fn cgroup_from_id(context: Context, id: u64) -> *const Cgroup {
+    context.charge_kfunc();
+    match id {
+        ROOT_ID => root(context),
+        _ => ptr::null(),
+    }
+}
+
+/// `bpf_cgroup_ancestor()`: the root's only ancestor is itself, at level 0.
+pub fn cgroup_ancestor(context: Context, cgroup: *const Cgroup, level: i32) -> *const Cgroup {
+    context.charge_kfunc();
+    match level {
+        0 => cgroup,
+        _ => ptr::null(),
+    }
+}
+
+/// `struct bpf_iter_css`.
+#[repr(C)]
+pub struct CssIter {
+    next: *const Css,
+}
+
+/// `bpf_iter_css_new()`.
+pub fn css_iter_new(context: Context, it: *mut CssIter, start: *const Css, flags: u32) -> c_long {
+    context.charge_kfunc();
+    // BPF_CGROUP_ITER_DESCENDANTS_PRE, _POST and _ANCESTORS_UP.
+    let is_known = (2..=4).contains(&flags);
+    // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
+    unsafe { (*it).next = if is_known { start } else { ptr::null() } };
+    if is_known { 0 } else { EINVAL }
+}
+
+/// `bpf_iter_css_next()`.
+pub fn css_iter_next(context: Context, it: *mut CssIter) -> *const Css {
+    crate::primitives::step(context);
+    // SAFETY: as above.
+    unsafe { ptr::replace(&raw mut (*it).next, ptr::null()) }
 }

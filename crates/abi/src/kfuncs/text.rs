@@ -243,6 +243,45 @@ pub extern "C" fn print(
     }
 }
 
+/// `bpf_stream_vprintk()`: BPF_STDOUT is 1, BPF_STDERR 2. The text comes into the run's log.
+pub fn print_to_stream(
+    context: Context,
+    stream: i32,
+    fmt: *const c_char,
+    args: *const u64,
+    bytes: u32,
+) -> c_long {
+    const ENOENT: c_long = -2;
+    if stream != 1 && stream != 2 {
+        return ENOENT;
+    }
+    print(context, fmt, args, bytes, false).min(0)
+}
+
+/// `bpf_snprintf()`: the length of the whole text with its end, of which as much as fits is written.
+pub fn print_into(
+    context: Context,
+    to: *mut u8,
+    size: u32,
+    fmt: *const c_char,
+    args: *const u64,
+    bytes: u32,
+) -> c_long {
+    context.charge_kfunc();
+    let Some(text) = formatted(fmt, args, bytes) else {
+        return EINVAL;
+    };
+    let length = text.len().min((size as usize).saturating_sub(1));
+    if size > 0 {
+        // SAFETY: the policy says how large its array is; a wild pointer faults, and that is caught.
+        unsafe {
+            to.copy_from_nonoverlapping(text.as_ptr(), length);
+            to.add(length).write(0);
+        }
+    }
+    text.len() as c_long + 1
+}
+
 fn print_to_dump(context: Context, fmt: *const c_char, args: *const u64, bytes: u32) {
     let op = context.op();
     if !context.with(|host| host.dump(op, "")) {

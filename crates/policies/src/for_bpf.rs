@@ -1,0 +1,94 @@
+//! Compiles a source for BPF with clang and headers of its own, as its author's build does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the compiler for BPF.
+const COMPILER: &str = "BPF_CLANG";
+
+/// Compilers that are tried.
+const CLANGS: [&str; 3] = ["clang-22", "clang-21", "clang"];
+
+fn clang() -> Result<String, String> {
+    if let Some(named) = std::env::var(COMPILER).ok().filter(|it| !it.is_empty()) {
+        return Ok(named);
+    }
+    let runs = |name: &&str| {
+        let output = Command::new(name).arg("--version").output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let found = CLANGS.iter().find(|name| runs(name));
+    found.map(|name| (*name).to_owned()).ok_or_else(|| {
+        format!("a source with a .sched.toml beside it is compiled for BPF, and there is no clang: install clang-22 or name one in {COMPILER}")
+    })
+}
+
+/// Compiles a source, and adds what it was made of to `files`.
+///
+/// # Errors
+/// If there is no clang, or it refuses the source: its first errors.
+pub fn compile(
+    source: &Path,
+    include: &[PathBuf],
+    cflags: &[String],
+    files: &mut Vec<PathBuf>,
+) -> Result<Vec<u8>, Vec<String>> {
+    let failed = |text: String| vec![text];
+    let place = source.display();
+    let clang = clang().map_err(|what| failed(format!("{place}: {what}")))?;
+    let folder = tempfile::tempdir().map_err(|error| failed(format!("{place}: {error}")))?;
+    let (object, depends) = (folder.path().join("x.o"), folder.path().join("x.d"));
+    let arch = match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "x86",
+    };
+    let beside = source.parent().filter(|it| !it.as_os_str().is_empty());
+    let mut command = Command::new(&clang);
+    command
+        .args([
+            "--target=bpf",
+            "-mcpu=v3",
+            "-O2",
+            "-g",
+            "-fno-stack-protector",
+        ])
+        .args(["-mllvm", "-disable-gotox"])
+        .args([
+            format!("-D__TARGET_ARCH_{arch}"),
+            format!("-D__SCX_TARGET_ARCH_{arch}"),
+        ])
+        .arg(format!("-I{}", beside.unwrap_or(Path::new(".")).display()))
+        .args(include.iter().map(|it| format!("-I{}", it.display())))
+        .args([
+            "-idirafter",
+            &format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH),
+        ])
+        .args(["-idirafter", "/usr/include"])
+        .args(cflags)
+        .arg("-MMD")
+        .arg("-MF")
+        .arg(&depends)
+        .arg("-c")
+        .arg(source)
+        .arg("-o")
+        .arg(&object);
+    let output = command
+        .output()
+        .map_err(|error| failed(format!("{place}: {clang}: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = said.lines().filter(|line| line.contains("error: "));
+        let lines: Vec<String> = errors.take(5).map(str::to_owned).collect();
+        return Err(match lines.is_empty() {
+            true => failed(format!("{place}: {clang} has failed: {said}")),
+            false => lines,
+        });
+    }
+    // `x.o: a.c b.h \` and further lines.
+    let rule = fs::read_to_string(&depends).unwrap_or_default();
+    let names = rule.split_once(": ").map_or("", |(_, names)| names);
+    let names = names.split_whitespace().filter(|name| *name != "\\");
+    files.extend(names.map(PathBuf::from));
+    fs::read(&object).map_err(|error| failed(format!("{place}: {error}")))
+}
