@@ -151,6 +151,9 @@ fn read_one(types: &Types, variable: &Variable) -> Result<MapDef, String> {
             _ => {}
         }
     }
+    if OF_OBJECTS.contains(&map.kind) {
+        return Err(unknown_kind(&name_of(map.kind)));
+    }
     check(&map)?;
     Ok(map)
 }
@@ -209,7 +212,7 @@ const CLONE: u32 = 1 << 9;
 const BYTES_MAX: u64 = 4 << 30;
 
 /// Lists the kinds of maps that the virtual kernel has, by the kernel's names.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 10] = [
     "HASH",
     "ARRAY",
     "PERCPU_HASH",
@@ -218,14 +221,14 @@ const KNOWN: [&str; 13] = [
     "LRU_PERCPU_HASH",
     "QUEUE",
     "STACK",
-    "RINGBUF",
-    "PERF_EVENT_ARRAY",
     "TASK_STORAGE",
-    "CGRP_STORAGE",
     "ARENA",
 ];
 
-/// Returns whether the virtual kernel has maps of a kind.
+/// Kinds that objects alone have: include/native has no helpers for them.
+const OF_OBJECTS: [u32; 3] = [kind::RINGBUF, kind::PERF_EVENT_ARRAY, kind::CGRP_STORAGE];
+
+/// Returns whether the virtual kernel has maps of a kind for policies that are compiled natively.
 pub fn is_known_kind(name: &str) -> bool {
     KNOWN.contains(&name)
 }
@@ -233,7 +236,7 @@ pub fn is_known_kind(name: &str) -> bool {
 /// Explains that the virtual kernel has no maps of a kind.
 pub fn unknown_kind(name: &str) -> String {
     format!(
-        "maps of type {name} are not in the virtual kernel (it has HASH, LRU_HASH, ARRAY, their PERCPU forms, QUEUE, STACK, RINGBUF, PERF_EVENT_ARRAY, TASK_STORAGE, CGRP_STORAGE and ARENA)"
+        "maps of type {name} are not in the virtual kernel (it has HASH, LRU_HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA; objects have RINGBUF, PERF_EVENT_ARRAY and CGRP_STORAGE, too)"
     )
 }
 
