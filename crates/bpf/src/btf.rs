@@ -42,7 +42,11 @@ pub enum Kind {
     Restrict(TypeId),
     TypeTag(TypeId),
     Func(TypeId),
-    FuncProto,
+    /// Result and parameters.
+    FuncProto {
+        returns: TypeId,
+        parameters: Vec<(String, TypeId)>,
+    },
     Var(TypeId),
     /// Variables with their places in the section.
     Datasec(Vec<SectionVar>),
@@ -272,10 +276,15 @@ impl Btf {
             11 => Kind::Restrict(third),
             12 => Kind::Func(third),
             13 => {
-                for _ in 0..2 * count {
-                    words.next()?;
+                let mut parameters = Vec::new();
+                for _ in 0..count {
+                    let name = self.string(words.next()?)?.to_owned();
+                    parameters.push((name, words.next()?));
                 }
-                Kind::FuncProto
+                Kind::FuncProto {
+                    returns: third,
+                    parameters,
+                }
             }
             14 => {
                 words.next()?;
@@ -461,6 +470,13 @@ impl Type {
                 members.iter().map(|member| member.type_id).collect()
             }
             Kind::Datasec(vars) => vars.iter().map(|var| var.var).collect(),
+            Kind::FuncProto {
+                returns,
+                parameters,
+            } => {
+                let of_parameters = parameters.iter().map(|(_, of)| *of);
+                of_parameters.chain([*returns]).collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -245,6 +245,7 @@ impl Linker<'_> {
                 Ref::Data(start + offset)
             }
             Link::Extern(name) => return self.resolve_extern(function, slot, name),
+            Link::Missing(what) => self.poison(format!("{what} is not in the virtual kernel")),
         };
         if insn.is_wide() {
             function.insns[slot].src = match reference {
@@ -284,7 +285,7 @@ impl Linker<'_> {
         match kfunc {
             None if !is_weak => {
                 let poison =
-                    self.poison(format!("kernel symbol {name} is not in the virtual kernel"));
+                    self.poison(format!("kernel symbol {known} is not in the virtual kernel"));
                 put_poison(function, slot, poison);
             }
             found => {

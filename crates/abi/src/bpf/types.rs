@@ -5,8 +5,15 @@ use std::collections::BTreeMap;
 use schedlab_bpf::btf::{Btf, Kind, Member, TypeId};
 use schedlab_engine::KernelVersion;
 
+use super::calls;
 use crate::dwarf::{Shape, Types};
 use crate::version;
+
+/// Types of this prefix are prototypes of the kernel's functions (crates/policies/src/types/kfuncs.h).
+const KFUNC: &str = "kfunc__";
+
+/// The table of ops.
+const OPS: &str = "sched_ext_ops";
 
 /// The types of each version, from the debug information of the shadow headers.
 #[derive(Clone, Debug)]
@@ -65,10 +72,65 @@ impl<'t> Converter<'t> {
             }
         }
         for (name, at) in self.types.typedefs() {
-            let of = self.id(at);
-            self.btf.add(name, Kind::Typedef(of), 0);
+            match name.strip_prefix(KFUNC) {
+                Some(kfunc) => self.kfunc(kfunc, at),
+                None => {
+                    let of = self.id(at);
+                    self.btf.add(name, Kind::Typedef(of), 0);
+                }
+            }
         }
+        self.struct_ops();
         self.btf
+    }
+
+    /// Adds a function that programs may call, unless the version has none of the name.
+    fn kfunc(&mut self, name: &str, at: usize) {
+        if calls::kfunc(self.version, name).is_some() {
+            let prototype = self.id(at);
+            self.btf.add(name, Kind::Func(prototype), 0);
+        }
+    }
+
+    /// Adds the types by which a loader finds that the kernel takes a table of ops (`struct bpf_struct_ops_value`).
+    fn struct_ops(&mut self) {
+        /// Bytes of a cache line, to which the table is aligned.
+        const LINE: u32 = 64;
+        let Some(&ops) = self.btf.named(OPS).first() else {
+            return;
+        };
+        let word = self.integer(4, false);
+        let member = |name: &str, type_id, bytes: u32| Member {
+            name: name.to_owned(),
+            type_id,
+            bit_offset: bytes * 8,
+            bits: 0,
+        };
+        let common = vec![member("refcnt", word, 0), member("state", word, 4)];
+        let common = self
+            .btf
+            .add("bpf_struct_ops_common_value", Kind::Struct(common), 8);
+        let size = (LINE + self.btf.size(ops)).next_multiple_of(LINE);
+        let value = vec![member("common", common, 0), member("data", ops, LINE)];
+        self.btf
+            .add(&format!("bpf_struct_ops_{OPS}"), Kind::Struct(value), size);
+    }
+
+    /// Adds the type of a function.
+    fn prototype(&mut self, at: usize) -> TypeId {
+        let signature = self.types.signature(at);
+        let id = self.btf.add("", Kind::Void, 0);
+        self.known.insert(at, id);
+        let returns = signature.returns.map_or(0, |of| self.id(of));
+        let parameters = signature.parameters.iter();
+        let parameters = parameters.map(|&of| (String::new(), self.id(of)));
+        let parameters = parameters.collect();
+        let kind = Kind::FuncProto {
+            returns,
+            parameters,
+        };
+        self.btf.set_kind(id, kind);
+        id
     }
 
     fn integer(&mut self, bytes: u8, signed: bool) -> TypeId {
@@ -108,7 +170,13 @@ impl<'t> Converter<'t> {
             }
             Shape::Enum(at) => self.enumeration(at),
             Shape::Struct(at) => return self.structure(at),
-            Shape::Other => 0,
+            Shape::Other => match self.types.bare(type_at) {
+                Some(at) if self.types.is_function(at) => {
+                    let known = self.known.get(&at).copied();
+                    known.unwrap_or_else(|| self.prototype(at))
+                }
+                _ => 0,
+            },
         };
         self.known.insert(type_at, id);
         id
