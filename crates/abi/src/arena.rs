@@ -63,6 +63,17 @@ impl Arena {
         self.reserved.place(first * PAGE)
     }
 
+    /// Where pages begin that are in use.
+    pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
+        let pages = self.used.iter().enumerate();
+        pages.filter(|(_, used)| **used).map(|(page, _)| page * PAGE)
+    }
+
+    /// Whether the page at an offset is in use.
+    pub fn is_used(&self, offset: usize) -> bool {
+        self.used.get(offset / PAGE) == Some(&true)
+    }
+
     fn is_free(&self, first: usize, pages: usize) -> bool {
         self.used
             .get(first..first + pages)

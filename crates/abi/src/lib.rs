@@ -34,7 +34,7 @@ mod tasks;
 mod version;
 mod watch;
 
-pub use bpf::KernelTypes;
+pub use bpf::{KernelTypes, Recorder};
 pub use host::Watch;
 pub use image::LoadError;
 pub use layout::NR_CPUS_MAX;

@@ -79,6 +79,14 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
             policy: object.name().to_owned(),
             reason: error.to_string(),
         })?;
+        let recording = object.program.as_ref().and_then(|program| program.recording.as_ref());
+        if let Some(recording) = recording {
+            let replayed = recording.replay(&runner, machine);
+            replayed.map_err(|reason| LoadError::Object {
+                policy: object.name().to_owned(),
+                reason,
+            })?;
+        }
         let host = runner.host();
         if ops::name(&host.ops).is_none() {
             return Err(LoadError::Name {

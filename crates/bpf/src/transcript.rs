@@ -7,7 +7,7 @@ use crate::btf::TypeId;
 use crate::insn::Insn;
 
 /// Everything that was asked, in order.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Transcript {
     /// Raw BTF of objects.
     pub btfs: Vec<Vec<u8>>,
@@ -19,7 +19,7 @@ pub struct Transcript {
 }
 
 /// A map as it was created.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct MapRecord {
     /// At most 15 bytes of its name.
     pub name: String,
@@ -39,7 +39,7 @@ pub struct MapRecord {
 }
 
 /// A program as it was loaded: relocated, with its subprograms behind it.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct ProgramRecord {
     /// At most 15 bytes of its name.
     pub name: String,
@@ -61,7 +61,7 @@ pub struct ProgramRecord {
 }
 
 /// A line of the source: offsets of strings in the program's BTF.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LineRecord {
     pub slot: usize,
     pub file: u32,
@@ -70,7 +70,7 @@ pub struct LineRecord {
 }
 
 /// A change of contents.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
     /// The loader has written to memory that it shares with programs: offsets and bytes.
     Contents {
@@ -91,7 +91,7 @@ pub enum Step {
 }
 
 /// A table of ops, as the virtual kernel's `struct sched_ext_ops` lays it out.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct OpsRecord {
     /// The name of its map.
     pub name: String,
@@ -131,4 +131,36 @@ pub mod source {
     pub const FUNC: u8 = 4;
     pub const MAP_IDX: u8 = 5;
     pub const MAP_IDX_VALUE: u8 = 6;
+}
+
+/// A kernel that runs programs and has the maps that the loader does not share.
+///
+/// Each method first carries out the steps of the transcript that are new.
+pub trait World {
+    /// Carries out the new steps; the answer is the last one's: 0 or a negative error number.
+    ///
+    /// # Errors
+    /// If a program or map is not what the virtual kernel can have.
+    fn apply(&mut self, transcript: &Transcript) -> Result<i64, String>;
+
+    /// The last step is a run of a program: answers with its result and its context.
+    ///
+    /// # Errors
+    /// As [`World::apply`].
+    fn run(&mut self, transcript: &Transcript) -> Result<(u32, Vec<u8>), String>;
+
+    /// The value of a key, of a map with a value per CPU all of these.
+    ///
+    /// # Errors
+    /// As [`World::apply`].
+    fn lookup(&mut self, transcript: &Transcript, map: usize, key: &[u8]) -> Result<Option<Vec<u8>>, String>;
+
+    /// The key behind another one, or the first.
+    ///
+    /// # Errors
+    /// As [`World::apply`].
+    fn next_key(&mut self, transcript: &Transcript, map: usize, key: Option<&[u8]>) -> Result<Option<Vec<u8>>, String>;
+
+    /// The contents of a map that the loader shares: places and bytes, each place a multiple of a page.
+    fn contents(&mut self, map: usize) -> Vec<(u64, Vec<u8>)>;
 }

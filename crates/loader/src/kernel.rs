@@ -1,4 +1,4 @@
-//! The commands of bpf(2): what is created is kept in the transcript, what programs do is asked of [`World`].
+//! The commands of bpf(2): what is created is kept in the transcript, what programs do is asked of a [`World`].
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -8,13 +8,13 @@ use std::io;
 use schedlab_bpf::btf::{Btf, Kind};
 use schedlab_bpf::insn::{Insn, wide};
 use schedlab_bpf::transcript::{
-    LineRecord, MapRecord, OpsRecord, ProgramRecord, Step, Transcript, map, program, source,
+    LineRecord, MapRecord, OpsRecord, ProgramRecord, Step, Transcript, World, map, program, source,
 };
 
 use crate::attr::{Attr, Info, command};
 use crate::notify::{Asked, Memory, Reply};
 use crate::shared::{Shared, anonymous};
-use crate::{RecordError, World};
+use crate::RecordError;
 
 /// Names of anonymous files begin with this, so that descriptors are known again.
 pub const PREFIX: &str = "schedlab-";

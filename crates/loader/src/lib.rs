@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use schedlab_bpf::transcript::Transcript;
+use schedlab_bpf::transcript::{Transcript, World};
 
 use arch::Call;
 use kernel::{Failure, Kernel, Object, token};
@@ -30,38 +30,6 @@ use notify::{Asked, Next, Reply};
 use paths::Paths;
 pub use tree::Facts;
 use tree::Tree;
-
-/// A kernel that runs programs and has the maps that the loader does not share.
-///
-/// Each method first carries out the steps of the transcript that are new.
-pub trait World {
-    /// Carries out the new steps; the answer is the last one's: 0 or a negative error number.
-    ///
-    /// # Errors
-    /// If a program or map is not what the virtual kernel can have.
-    fn apply(&mut self, transcript: &Transcript) -> Result<i64, String>;
-
-    /// The last step is a run of a program: answers with its result and its context.
-    ///
-    /// # Errors
-    /// As [`World::apply`].
-    fn run(&mut self, transcript: &Transcript) -> Result<(u32, Vec<u8>), String>;
-
-    /// The value of a key, of a map with a value per CPU all of these.
-    ///
-    /// # Errors
-    /// As [`World::apply`].
-    fn lookup(&mut self, transcript: &Transcript, map: usize, key: &[u8]) -> Result<Option<Vec<u8>>, String>;
-
-    /// The key behind another one, or the first.
-    ///
-    /// # Errors
-    /// As [`World::apply`].
-    fn next_key(&mut self, transcript: &Transcript, map: usize, key: Option<&[u8]>) -> Result<Option<Vec<u8>>, String>;
-
-    /// The contents of a map that the loader shares: places and bytes, each place a multiple of a page.
-    fn contents(&mut self, map: usize) -> Vec<(u64, Vec<u8>)>;
-}
 
 /// A loader to run.
 #[derive(Clone, PartialEq, Eq, Debug)]

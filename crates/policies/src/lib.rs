@@ -5,6 +5,7 @@
 
 pub mod compile;
 pub mod doc;
+pub mod exec;
 pub mod objects;
 mod said;
 mod select;

@@ -21,7 +21,7 @@ pub fn is_object(path: &Path) -> bool {
 ///
 /// # Panics
 /// If the compiler that built this program left no debug information; a test reads them.
-fn kernel_types() -> &'static Arc<KernelTypes> {
+pub(crate) fn kernel_types() -> &'static Arc<KernelTypes> {
     static TYPES: OnceLock<Arc<KernelTypes>> = OnceLock::new();
     TYPES.get_or_init(|| {
         let types = KernelTypes::read(embedded::TYPES);
@@ -67,7 +67,7 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
     Ok((object, notes))
 }
 
-fn left_out(program: &LeftOut, path: &Path) -> String {
+pub(crate) fn left_out(program: &LeftOut, path: &Path) -> String {
     let place = match program.place.is_empty() {
         true => path.display().to_string(),
         false => program.place.clone(),

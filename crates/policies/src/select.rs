@@ -13,6 +13,7 @@ use schedlab_machine::Machine;
 use schedlab_trace::{Scheduler, nearest_of};
 
 use crate::compile::{self, Compiled, Diagnostics};
+use crate::exec::ExecError;
 use crate::{PolicyDoc, PolicyFile, objects};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.
@@ -88,6 +89,9 @@ pub enum SelectError {
     /// An option is wrong.
     #[error(transparent)]
     Option(#[from] OptionError),
+    /// A scheduler's own loader leads to none.
+    #[error(transparent)]
+    Exec(#[from] ExecError),
 }
 
 /// With the name of a point replaced by the policy and the options that it stands for; options that are given
@@ -123,7 +127,7 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
     if let Some(file) = crate::find(name) {
         return Ok(file.doc());
     }
-    if objects::is_object(Path::new(name)) {
+    if objects::is_object(Path::new(name)) || Scheduler::plain(name).exec().is_some() {
         return Ok(PolicyDoc::parse(""));
     }
     let source = fs::read_to_string(name).map_err(|error| Diagnostics {

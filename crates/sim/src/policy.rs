@@ -197,6 +197,12 @@ pub enum SchedulerError {
         /// Its name.
         name: String,
     },
+    /// Something is asked that a scheduler's own loader does not give.
+    #[error("exec: {what}; a scheduler of its own loader has none")]
+    Exec {
+        /// The rule.
+        what: &'static str,
+    },
     /// Its source or its options are wrong.
     #[error(transparent)]
     Select(#[from] SelectError),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use schedlab_bpf::elf::Link;
+use schedlab_bpf::translate::Entry;
 use schedlab_engine::KernelVersion;
 
 use super::{CODE, Program, Translated};
@@ -109,6 +110,13 @@ impl Image {
             }
             _ => Ok(0),
         }
+    }
+
+    /// The code of a function of the object, if it is linked.
+    pub fn entry(&self, function: usize) -> Option<Entry> {
+        let origins = &self.code.linked.origins;
+        let number = origins.iter().position(|of| *of == function)?;
+        Some(self.code.code.entry(number))
     }
 
     /// Where the data begin.

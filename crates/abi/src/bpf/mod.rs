@@ -4,6 +4,7 @@ mod calls;
 mod image;
 mod masks;
 mod read;
+mod recording;
 mod types;
 mod words;
 
@@ -18,7 +19,8 @@ use schedlab_engine::KernelVersion;
 
 pub use calls::timer_callback;
 pub use image::Image;
-pub use read::{Facts, read};
+pub use read::{Facts, read, recorded};
+pub use recording::{Recorder, Recording};
 pub use types::KernelTypes;
 pub use words::Word;
 
@@ -78,6 +80,10 @@ pub struct Program {
     pub ops: Vec<(usize, usize)>,
     /// The rest of the table.
     table: Vec<u8>,
+    /// Of one that its own loader has loaded: what comes before a run.
+    pub recording: Option<Recording>,
+    /// Functions that run beside those of ops, before the scheduler is attached.
+    before: Vec<usize>,
     translated: [OnceLock<Result<Arc<Translated>, String>>; 2],
 }
 
@@ -102,7 +108,8 @@ impl Program {
                 types: self.types.of(version),
                 version,
             };
-            let roots: Vec<usize> = self.ops.iter().map(|(_, function)| *function).collect();
+            let ops = self.ops.iter().map(|(_, function)| *function);
+            let roots: Vec<usize> = ops.chain(self.before.iter().copied()).collect();
             let linked = link(&self.elf, &roots, &kernel).map_err(|error| error.to_string())?;
             let code = translate(&linked.unit, LAYOUT).map_err(|error| error.to_string())?;
             Ok(Arc::new(Translated { linked, code }))
@@ -145,8 +152,10 @@ impl Program {
     /// The programs beside the ops: the virtual kernel calls none of these.
     pub fn left_out(&self) -> Vec<LeftOut> {
         let functions = self.elf.functions.iter().enumerate();
-        let beside = functions.filter(|(_, it)| {
-            !it.section.starts_with(['.', '?']) && !it.section.starts_with("struct_ops")
+        let beside = functions.filter(|(index, it)| {
+            !it.section.starts_with(['.', '?'])
+                && !it.section.starts_with("struct_ops")
+                && !self.before.contains(index)
         });
         let told = beside.map(|(index, it)| LeftOut {
             program: it.name.clone(),

@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 use schedlab_bpf::btf::{Btf, Kind, TypeId, essential};
 use schedlab_bpf::elf::{Elf, StructOps};
 use schedlab_bpf::link::Placement;
+use schedlab_bpf::recorded;
+use schedlab_bpf::transcript::Transcript;
 use schedlab_engine::KernelVersion;
 
-use super::{KernelTypes, Program, VirtualKernel};
+use super::{KernelTypes, Program, Recording, VirtualKernel};
 use crate::ObjectError;
 use crate::layout::{NR_CPUS_MAX, Ops};
 use crate::map_def::{self, MapDef, Special};
@@ -92,9 +94,87 @@ pub fn read(
             placement,
             ops: functions,
             table,
+            recording: None,
+            before: Vec::new(),
             enumerators,
             translated: [OnceLock::new(), OnceLock::new()],
             elf,
+        },
+    })
+}
+
+/// Reads what a loader has loaded. Adds to `errors` what is wrong where others can still be found.
+pub fn recorded(
+    policy: &str,
+    transcript: &Transcript,
+    types: &Arc<KernelTypes>,
+    errors: &mut Vec<ObjectError>,
+) -> Result<Facts, ObjectError> {
+    let unreadable = |reason: String| ObjectError::Unreadable {
+        policy: policy.to_owned(),
+        reason,
+    };
+    let recorded = recorded::object(transcript).map_err(|error| unreadable(error.to_string()))?;
+    let elf = &recorded.elf;
+    let version = KernelVersion::V7_2;
+    let kernel = VirtualKernel {
+        types: types.of(version),
+        version,
+    };
+    let (placement, _) = Placement::new(elf, &kernel).map_err(|error| unreadable(error.0))?;
+    let mut maps = Vec::new();
+    for (index, number) in recorded.maps.iter().enumerate() {
+        let record = &transcript.maps[*number];
+        let mut map = MapDef {
+            name: elf.maps[index].name.clone(),
+            kind: record.kind,
+            key_size: record.key_size,
+            value_size: record.value_size,
+            max_entries: record.max_entries,
+            flags: record.flags,
+            special: Special::default(),
+            address: index as u64 * 8,
+        };
+        special(&elf.btf, record.value_type, 0, &mut map.special);
+        match map_def::check(&map) {
+            Ok(()) => maps.push(map),
+            Err(reason) => errors.push(ObjectError::Map {
+                policy: policy.to_owned(),
+                place: policy.to_owned(),
+                map: map.name,
+                reason,
+            }),
+        }
+    }
+    let mut table = vec![0u8; size_of::<Ops>()];
+    let mut functions = Vec::new();
+    if let Some(ops) = &transcript.ops {
+        let bytes = ops.bytes.len().min(table.len());
+        table[..bytes].copy_from_slice(&ops.bytes[..bytes]);
+        let programs = ops.programs.iter();
+        functions.extend(programs.map(|(at, program)| (*at, recorded.programs[program])));
+    }
+    let is_op = |function: &usize| functions.iter().any(|(_, op)| op == function);
+    let roots = recorded.roots.iter().map(|root| recorded.programs[root]);
+    let before = roots.filter(|root| !is_op(root)).collect();
+    let globals = variables(elf, &placement).into_iter();
+    let globals = globals.map(|it| (it.name, it.address, it.bytes as usize));
+    Ok(Facts {
+        ops_name: transcript.ops.as_ref().map_or(String::new(), |ops| ops.name.clone()),
+        file: file_of(elf, &functions),
+        maps,
+        options: Vec::new(),
+        globals: globals.collect(),
+        program: Program {
+            types: Arc::clone(types),
+            placement,
+            ops: functions,
+            table,
+            recording: Some(Recording::new(transcript, &recorded)),
+            before,
+            enumerators: Vec::new(),
+            translated: [OnceLock::new(), OnceLock::new()],
+            elf: recorded.elf,
         },
     })
 }
