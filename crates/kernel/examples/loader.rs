@@ -1,0 +1,87 @@
+//! A loader as schedulers have one, for tests: loads an object by libbpf, sets variables of `.rodata`, runs programs of
+//! `SEC("syscall")`, attaches, and waits to be ended.
+//!
+//! `loader OBJECT [set NAME NUMBER | run PROGRAM NUMBER | put MAP KEY NUMBER | sleep]…`; numbers are of 64 bits, keys of 32.
+
+use std::error::Error;
+use std::time::Duration;
+
+use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::{MapCore as _, MapFlags, ObjectBuilder, ProgramInput};
+
+fn main() {
+    if let Err(error) = load() {
+        eprintln!("Error: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn load() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = || arguments.next().ok_or("a word is missing");
+    let path = next()?;
+    let mut work = Vec::new();
+    while let Ok(word) = next() {
+        let numbers = match word.as_str() {
+            "sleep" => {
+                std::thread::sleep(Duration::from_secs(3600));
+                continue;
+            }
+            "put" => 2,
+            _ => 1,
+        };
+        let name = next()?;
+        let mut values = Vec::new();
+        for _ in 0..numbers {
+            values.push(next()?.parse::<u64>()?);
+        }
+        work.push((word, name, values));
+    }
+    let mut open = ObjectBuilder::default().open_file(&path)?;
+    let btf = Btf::from_path(&path)?;
+    for (_, name, values) in work.iter().filter(|(word, ..)| word == "set") {
+        let rodata: DataSec<'_> = btf.type_by_name(".rodata").ok_or("there is no .rodata")?;
+        let place = rodata.iter().find(|var| {
+            let of: Option<Var<'_>> = btf.type_by_id(var.ty);
+            of.is_some_and(|of| of.name().is_some_and(|known| known == name.as_str()))
+        });
+        let place = place.ok_or("there is no such variable")?;
+        let mut maps = open.maps_mut();
+        let mut map = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata")).ok_or("no map")?;
+        let bytes = map.initial_value_mut().ok_or("it has no value")?;
+        let size = place.size.min(8);
+        bytes[place.offset as usize..][..size].copy_from_slice(&values[0].to_le_bytes()[..size]);
+    }
+    let mut object = open.load()?;
+    for (word, name, values) in &work {
+        match word.as_str() {
+            "run" => {
+                let program = object.progs_mut().find(|it| it.name() == name.as_str());
+                let program = program.ok_or("there is no such program")?;
+                let mut context = values[0].to_le_bytes();
+                let input = ProgramInput {
+                    context_in: Some(&mut context),
+                    ..ProgramInput::default()
+                };
+                let output = program.test_run(input)?;
+                println!("{name} returned {} and left {}", output.return_value, u64::from_le_bytes(context));
+            }
+            "put" => {
+                let map = object.maps().find(|it| it.name() == name.as_str());
+                let map = map.ok_or("there is no such map")?;
+                let key = (values[0] as u32).to_le_bytes();
+                map.update(&key, &values[1].to_le_bytes(), MapFlags::ANY)?;
+                let back = map.lookup(&key, MapFlags::ANY)?;
+                println!("{name} has {back:?}");
+            }
+            _ => {}
+        }
+    }
+    let mut maps = object.maps_mut();
+    let mut ops = maps.find(|map| map.map_type() == libbpf_rs::MapType::StructOps).ok_or("no ops")?;
+    let _link = ops.attach_struct_ops()?;
+    println!("attached");
+    std::thread::sleep(Duration::from_secs(3600));
+    Ok(())
+}
