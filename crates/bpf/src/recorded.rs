@@ -68,8 +68,9 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
     };
     let mut programs = BTreeMap::new();
     for (number, record) in transcript.programs.iter().enumerate() {
-        // Programs without types are attempts at what a kernel can do.
-        if record.btf.is_some() && (roots.contains(&number) || record.kind != program::STRUCT_OPS) {
+        // Programs of other types, or none, are attempts at what a kernel can do.
+        let is_beside = record.kind != program::STRUCT_OPS && record.btf == first;
+        if record.btf.is_some() && (roots.contains(&number) || is_beside) {
             programs.insert(number, maker.program(record)?);
         }
     }

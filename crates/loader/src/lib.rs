@@ -153,7 +153,9 @@ impl Said {
             let line = line.to_lowercase();
             ["error", "fail", "not found", "cannot", "panicked", "unable"].iter().any(|word| line.contains(word))
         };
-        let cause = lines.iter().find(tells).or(lines.last());
+        // What libbpf prints are warnings, unless it was asked for more.
+        let of_libbpf = lines.iter().find(|line| line.contains("libbpf: "));
+        let cause = of_libbpf.or_else(|| lines.iter().find(tells)).or(lines.last());
         cause.map_or(String::new(), |line| format!("; it printed: {}", line.trim()))
     }
 }

@@ -89,6 +89,12 @@ pub enum SelectError {
     /// An option is wrong.
     #[error(transparent)]
     Option(#[from] OptionError),
+    /// A scheduler of its own loader is asked for without a machine ([`crate::exec::select`]).
+    #[error("{name} has no options here, and can be neither listed nor swept: give the loader its own arguments")]
+    Loader {
+        /// The scheduler as it was asked for.
+        name: String,
+    },
     /// A scheduler's own loader leads to none.
     #[error(transparent)]
     Exec(#[from] ExecError),
@@ -197,6 +203,9 @@ pub fn select_watched(scheduler: &Scheduler) -> Result<Selection, SelectError> {
 
 fn find(scheduler: &Scheduler, audit: bool) -> Result<Selection, SelectError> {
     let Scheduler { name, options } = spelled_out(scheduler);
+    if scheduler.exec().is_some() {
+        return Err(SelectError::Loader { name });
+    }
     let (object, warnings, sum) = if scheduler.is_path() {
         compiled(Path::new(&name), audit, |it| {
             let warnings = Arc::clone(&it.warnings);
