@@ -43,7 +43,8 @@ impl Shared {
         }
     }
 
-    /// What the loader has written since the last time: places and bytes.
+    /// What the loader has written since the last time: places and bytes, in words of 8 bytes. What programs have written beside it
+    /// is none of its: that may be a pointer to an object of the kernel, which differs from run to run.
     ///
     /// # Errors
     /// If the host fails.
@@ -54,20 +55,18 @@ impl Shared {
             for page in (start / PAGE * PAGE..end).step_by(PAGE as usize) {
                 let mut bytes = vec![0; PAGE.min(self.bytes - page) as usize];
                 self.file.read_exact_at(&mut bytes, page)?;
-                let is_same = match self.seen.get(&page) {
-                    Some(seen) => *seen == bytes,
-                    None => bytes.iter().all(|&byte| byte == 0),
-                };
-                if is_same {
-                    continue;
-                }
-                self.seen.insert(page, bytes.clone());
-                match changes.last_mut() {
-                    Some((from, before)) if *from + before.len() as u64 == page => {
-                        before.extend(bytes);
+                let seen = self.seen.entry(page).or_insert_with(|| vec![0; bytes.len()]);
+                for (index, (word, before)) in bytes.chunks(8).zip(seen.chunks(8)).enumerate() {
+                    if word == before {
+                        continue;
                     }
-                    _ => changes.push((page, bytes)),
+                    let at = page + index as u64 * 8;
+                    match changes.last_mut() {
+                        Some((from, run)) if *from + run.len() as u64 == at => run.extend(word),
+                        _ => changes.push((at, word.to_vec())),
+                    }
                 }
+                *seen = bytes;
             }
             at = end;
         }
@@ -133,16 +132,20 @@ mod tests {
         loader.write_all_at(&[8], 4 * PAGE).unwrap();
         loader.write_all_at(&[9], 1 << 31).unwrap();
         let changes = shared.changes().unwrap();
-        let places: Vec<_> = changes.iter().map(|(at, bytes)| (*at, bytes.len())).collect();
-        assert_eq!(places, [(3 * PAGE, 8192), (1 << 31, 4096)]);
-        assert_eq!((changes[0].1[5], changes[0].1[4096]), (7, 8));
+        let word = |at: usize, byte| {
+            let mut word = vec![0; 8];
+            word[at] = byte;
+            word
+        };
+        let expected = [(3 * PAGE, word(5, 7)), (4 * PAGE, word(0, 8)), (1 << 31, word(0, 9))];
+        assert_eq!(changes, expected);
         assert_eq!(shared.changes().unwrap(), []);
         shared.show(PAGE, &[1; 5000]).unwrap();
         let mut seen = [0; 3];
         loader.read_exact_at(&mut seen, PAGE + 4998).unwrap();
         assert_eq!(seen, [1, 1, 0]);
         assert_eq!(shared.changes().unwrap(), []);
-        loader.write_all_at(&[2], PAGE).unwrap();
-        assert_eq!(shared.changes().unwrap().len(), 1);
+        loader.write_all_at(&[2; 24], PAGE + 4088).unwrap();
+        assert_eq!(shared.changes().unwrap(), [(PAGE + 4088, vec![2; 24])]);
     }
 }

@@ -87,14 +87,18 @@ impl Map {
                 unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), room) };
             }
             Store::Arena(arena) => {
-                for (index, page) in bytes.chunks(PAGE).enumerate() {
-                    let to = arena.base().wrapping_add(at + index * PAGE);
+                let mut done = 0;
+                while done < bytes.len() {
+                    let offset = at + done;
+                    let part = (PAGE - offset % PAGE).min(bytes.len() - done);
+                    let to = arena.base().wrapping_add(offset);
                     // A page that a loader touches is there from then on.
-                    arena.alloc(to, 1);
-                    if arena.is_used(at + index * PAGE) {
+                    arena.alloc(to.wrapping_sub(offset % PAGE), 1);
+                    if arena.is_used(offset) {
                         // SAFETY: the page is in use, and no program runs.
-                        unsafe { ptr::copy_nonoverlapping(page.as_ptr(), to, page.len()) };
+                        unsafe { ptr::copy_nonoverlapping(bytes[done..].as_ptr(), to, part) };
                     }
+                    done += part;
                 }
             }
             _ => {}
@@ -171,8 +175,9 @@ mod tests {
         arena.put(PAGE, &[9; 2 * PAGE]);
         let parts: Vec<u64> = arena.parts().iter().map(|(at, _)| *at).collect();
         assert_eq!(parts, [4096, 8192]);
-        arena.put(PAGE, &[8; PAGE]);
-        assert_eq!(arena.parts()[0].1, [8; PAGE]);
+        arena.put(2 * PAGE - 8, &[8; 16]);
+        assert_eq!(arena.parts()[0].1[PAGE - 9..], [9, 8, 8, 8, 8, 8, 8, 8, 8]);
+        assert_eq!(arena.parts()[1].1[..9], [8, 8, 8, 8, 8, 8, 8, 8, 9]);
         // The page is the loader's: it is handed out to nobody else.
         let taken = arena.arena().unwrap().alloc(ptr::null_mut(), 1);
         let offset = arena.arena().unwrap().offset(taken as usize);
