@@ -140,10 +140,15 @@ fn is_section(record: &MapRecord, btfs: &[Btf]) -> bool {
 }
 
 /// The name of the section that is a map's value.
-fn section<'b>(record: &MapRecord, btfs: &'b [Btf]) -> Option<&'b str> {
-    let of = btfs[record.btf?].get(record.value_type);
-    let is_array = record.kind == map::ARRAY;
-    (is_array && matches!(of.kind, Kind::Datasec(_))).then_some(of.name.as_str())
+fn section<'r>(record: &'r MapRecord, btfs: &'r [Btf]) -> Option<&'r str> {
+    if record.kind != map::ARRAY || record.max_entries != 1 {
+        return None;
+    }
+    match record.btf.map(|btf| btfs[btf].get(record.value_type)) {
+        Some(of) if matches!(of.kind, Kind::Datasec(_)) => Some(&of.name),
+        // Strings have a section without types; no other map has a name with a dot.
+        _ => record.name.contains('.').then_some(&record.name),
+    }
 }
 
 /// The name of each map, none twice: what the kernel gets has 15 letters, the rest is in the BTF.

@@ -3,18 +3,46 @@
 //!
 //! `loader OBJECT [set NAME NUMBER | run PROGRAM NUMBER | put MAP KEY NUMBER | sleep]…`; numbers are of 64 bits, keys of 32.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::time::Duration;
 
-use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::btf::types::{DataSec, Enum, Enum64, Var};
 use libbpf_rs::btf::Btf;
-use libbpf_rs::{MapCore as _, MapFlags, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapCore as _, MapFlags, ObjectBuilder, OpenObject, ProgramInput};
 
 fn main() {
     if let Err(error) = load() {
         eprintln!("Error: {error}");
         std::process::exit(1);
     }
+}
+
+/// Gives each variable `__SCX_NAME` the value of the kernel's enumerator, as `SCX_ENUM_INIT()` does.
+fn enumerators(open: &mut OpenObject, btf: &Btf<'_>) -> Result<(), Box<dyn Error>> {
+    let Some(rodata) = btf.type_by_name::<DataSec<'_>>(".rodata") else {
+        return Ok(());
+    };
+    let kernel = Btf::from_vmlinux()?;
+    let mut values = HashMap::new();
+    for of in kernel.type_by_kind::<Enum<'_>>() {
+        values.extend(of.iter().filter_map(|it| Some((it.name?.to_owned(), it.value as u64))));
+    }
+    for of in kernel.type_by_kind::<Enum64<'_>>() {
+        values.extend(of.iter().filter_map(|it| Some((it.name?.to_owned(), it.value as u64))));
+    }
+    let mut maps = open.maps_mut();
+    let mut map = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata")).ok_or("no map")?;
+    let bytes = map.initial_value_mut().ok_or("it has no value")?;
+    for place in rodata.iter().filter(|place| place.size == 8) {
+        let of: Option<Var<'_>> = btf.type_by_id(place.ty);
+        let name = of.and_then(|of| of.name()).unwrap_or_default().to_string_lossy();
+        let value = name.strip_prefix("__").and_then(|name| values.get(std::ffi::OsStr::new(name)));
+        if let Some(value) = value {
+            bytes[place.offset as usize..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    Ok(())
 }
 
 fn load() -> Result<(), Box<dyn Error>> {
@@ -53,6 +81,7 @@ fn load() -> Result<(), Box<dyn Error>> {
         let size = place.size.min(8);
         bytes[place.offset as usize..][..size].copy_from_slice(&values[0].to_le_bytes()[..size]);
     }
+    enumerators(&mut open, &btf)?;
     let mut object = open.load()?;
     for (word, name, values) in &work {
         match word.as_str() {

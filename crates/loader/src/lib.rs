@@ -153,8 +153,9 @@ impl Said {
             let line = line.to_lowercase();
             ["error", "fail", "not found", "cannot", "panicked", "unable"].iter().any(|word| line.contains(word))
         };
-        // What libbpf prints are warnings, unless it was asked for more.
-        let of_libbpf = lines.iter().find(|line| line.contains("libbpf: "));
+        // What libbpf prints are warnings, unless it was asked for more; those of members that are zero are none.
+        let is_cause = |line: &&String| line.contains("libbpf: ") && !line.contains("skipping it as");
+        let of_libbpf = lines.iter().find(is_cause);
         let cause = of_libbpf.or_else(|| lines.iter().find(tells)).or(lines.last());
         cause.map_or(String::new(), |line| format!("; it printed: {}", line.trim()))
     }

@@ -55,9 +55,13 @@ impl Shared {
             for page in (start / PAGE * PAGE..end).step_by(PAGE as usize) {
                 let mut bytes = vec![0; PAGE.min(self.bytes - page) as usize];
                 self.file.read_exact_at(&mut bytes, page)?;
-                let seen = self.seen.entry(page).or_insert_with(|| vec![0; bytes.len()]);
+                let known = self.seen.get(&page);
+                let zeroes = vec![0; bytes.len()];
+                let seen = known.unwrap_or(&zeroes);
                 for (index, (word, before)) in bytes.chunks(8).zip(seen.chunks(8)).enumerate() {
-                    if word == before {
+                    // Whether a page is there is a part of an arena's contents.
+                    let is_new = known.is_none() && index == 0;
+                    if word == before && !is_new {
                         continue;
                     }
                     let at = page + index as u64 * 8;
@@ -66,7 +70,7 @@ impl Shared {
                         _ => changes.push((at, word.to_vec())),
                     }
                 }
-                *seen = bytes;
+                self.seen.insert(page, bytes);
             }
             at = end;
         }
@@ -131,13 +135,19 @@ mod tests {
         loader.write_all_at(&[7], 3 * PAGE + 5).unwrap();
         loader.write_all_at(&[8], 4 * PAGE).unwrap();
         loader.write_all_at(&[9], 1 << 31).unwrap();
+        loader.write_all_at(&[0], 6 * PAGE).unwrap();
         let changes = shared.changes().unwrap();
         let word = |at: usize, byte| {
             let mut word = vec![0; 8];
             word[at] = byte;
             word
         };
-        let expected = [(3 * PAGE, word(5, 7)), (4 * PAGE, word(0, 8)), (1 << 31, word(0, 9))];
+        let expected = [
+            (3 * PAGE, word(5, 7)),
+            (4 * PAGE, word(0, 8)),
+            (6 * PAGE, vec![0; 8]),
+            (1 << 31, word(0, 9)),
+        ];
         assert_eq!(changes, expected);
         assert_eq!(shared.changes().unwrap(), []);
         shared.show(PAGE, &[1; 5000]).unwrap();

@@ -12,6 +12,16 @@ use crate::version;
 /// Types of this prefix are prototypes of the kernel's functions (crates/policies/src/types/kfuncs.h).
 const KFUNC: &str = "kfunc__";
 
+/// Types of this prefix are those of functions to which programs are attached.
+const TARGET: &str = "target__";
+
+/// Members that are integers in include/native, whose size is the same with every compiler, and enumerations in the kernel.
+const ENUMERATIONS: [(&str, &str, &str); 3] = [
+    ("scx_exit_info", "kind", "scx_exit_kind"),
+    ("scx_dump_ctx", "kind", "scx_exit_kind"),
+    ("scx_cpu_release_args", "reason", "scx_cpu_preempt_reason"),
+];
+
 /// The table of ops.
 const OPS: &str = "sched_ext_ops";
 
@@ -72,16 +82,38 @@ impl<'t> Converter<'t> {
             }
         }
         for (name, at) in self.types.typedefs() {
-            match name.strip_prefix(KFUNC) {
-                Some(kfunc) => self.kfunc(kfunc, at),
-                None => {
+            match (name.strip_prefix(KFUNC), name.strip_prefix(TARGET)) {
+                (Some(kfunc), _) => self.kfunc(kfunc, at),
+                (None, Some(target)) => {
+                    let prototype = self.id(at);
+                    self.btf.add(target, Kind::Func(prototype), 0);
+                }
+                (None, None) => {
                     let of = self.id(at);
                     self.btf.add(name, Kind::Typedef(of), 0);
                 }
             }
         }
         self.struct_ops();
+        for (structure, member, enumeration) in ENUMERATIONS {
+            self.enumerate(structure, member, enumeration);
+        }
         self.btf
+    }
+
+    /// Gives a member the kernel's own type: libbpf takes no integer for an enumeration.
+    fn enumerate(&mut self, structure: &str, member: &str, enumeration: &str) {
+        let is_enumeration = |id: &&TypeId| matches!(self.btf.get(**id).kind, Kind::Enum { .. });
+        let found = self.btf.named(enumeration).iter().find(is_enumeration);
+        if let (Some(&to), Some(&of)) = (found, self.btf.named(structure).first()) {
+            let mut members = self.btf.members(of).to_vec();
+            for known in &mut members {
+                if known.name == member {
+                    known.type_id = to;
+                }
+            }
+            self.btf.set_kind(of, Kind::Struct(members));
+        }
     }
 
     /// Adds a function that programs may call, unless the version has none of the name.

@@ -133,4 +133,29 @@ KFUNC(bool, scx_bpf_task_set_slice, struct task_struct *p, u64 slice);
 KFUNC(bool, scx_bpf_test_and_clear_cpu_idle, s32 cpu);
 KFUNC(struct task_struct *, scx_bpf_tid_to_task, u64 tid);
 
+/*
+ * Functions and tracepoints to which programs are attached, target__NAME and btf_trace_NAME. A loader must find them;
+ * the virtual kernel never calls these programs, and a note says so.
+ */
+#define TARGET(result, name, parameters...)	typedef result target__##name(parameters)
+#define TRACEPOINT(name, parameters...)		typedef void (*btf_trace_##name)(void *, parameters)
+
+struct bpf_link;
+struct irqaction;
+
+TARGET(int, bpf_scx_reg, void *kdata, struct bpf_link *link);
+TARGET(void, scx_tick, struct rq *rq);
+
+TRACEPOINT(cgroup_attach_task, struct cgroup *dst_cgrp, const char *path, struct task_struct *task,
+	   bool threadgroup);
+TRACEPOINT(cpu_idle, unsigned int state, unsigned int cpu_id);
+TRACEPOINT(hw_pressure_update, int cpu, unsigned long hw_pressure);
+TRACEPOINT(irq_handler_entry, int irq, struct irqaction *action);
+TRACEPOINT(irq_handler_exit, int irq, struct irqaction *action, int ret);
+TRACEPOINT(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
+	   unsigned int prev_state);
+TRACEPOINT(softirq_entry, unsigned int vec_nr);
+TRACEPOINT(softirq_exit, unsigned int vec_nr);
+TRACEPOINT(task_rename, struct task_struct *task, const char *comm);
+
 #endif
