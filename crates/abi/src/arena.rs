@@ -66,7 +66,9 @@ impl Arena {
     /// Where pages begin that are in use.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
         let pages = self.used.iter().enumerate();
-        pages.filter(|(_, used)| **used).map(|(page, _)| page * PAGE)
+        pages
+            .filter(|(_, used)| **used)
+            .map(|(page, _)| page * PAGE)
     }
 
     /// Whether the page at an offset is in use.

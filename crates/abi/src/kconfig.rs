@@ -296,7 +296,9 @@ impl Values {
     pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let known = KNOWN.iter().zip(self.0);
         let known = known.filter(|(name, _)| name.starts_with("CONFIG_"));
-        known.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+        known
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
     }
 
     /// Returns the value of a variable, if the virtual kernel has one.

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use schedlab_bpf::transcript::Transcript;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
+use schedlab_bpf::transcript::Transcript;
 
 use crate::bpf::{self, KernelTypes};
 use crate::dwarf::{Shape, Types, Variable};
@@ -295,7 +295,9 @@ impl Object {
     ) -> Result<Arc<Object>, ObjectErrors> {
         let mut errors = Vec::new();
         match bpf::recorded(name, transcript, types, &mut errors) {
-            Ok(facts) if errors.is_empty() => Ok(Arc::new(Object::of_facts(name, Vec::new(), facts))),
+            Ok(facts) if errors.is_empty() => {
+                Ok(Arc::new(Object::of_facts(name, Vec::new(), facts)))
+            }
             Ok(_) => Err(ObjectErrors(errors)),
             Err(error) => {
                 errors.insert(0, error);

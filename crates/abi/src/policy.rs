@@ -79,7 +79,10 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
             policy: object.name().to_owned(),
             reason: error.to_string(),
         })?;
-        let recording = object.program.as_ref().and_then(|program| program.recording.as_ref());
+        let recording = object
+            .program
+            .as_ref()
+            .and_then(|program| program.recording.as_ref());
         if let Some(recording) = recording {
             let replayed = recording.replay(&runner, machine);
             replayed.map_err(|reason| LoadError::Object {

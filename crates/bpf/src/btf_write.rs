@@ -75,7 +75,11 @@ fn write(of: &Type, index: u32, strings: &mut Strings, words: &mut Vec<u32>) {
             words.extend([*element, index, *count]);
         }
         Kind::Struct(members) | Kind::Union(members) => {
-            let kind = if matches!(of.kind, Kind::Struct(_)) { 4 } else { 5 };
+            let kind = if matches!(of.kind, Kind::Struct(_)) {
+                4
+            } else {
+                5
+            };
             let has_bits = members.iter().any(|member| member.bits > 0);
             begin(kind, members.len(), has_bits, of.size);
             for member in members {

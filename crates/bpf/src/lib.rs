@@ -11,6 +11,7 @@ pub mod elf;
 pub mod insn;
 pub mod interpret;
 pub mod link;
+pub mod originals;
 pub mod program;
 pub mod recorded;
 pub mod transcript;

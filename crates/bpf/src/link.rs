@@ -284,8 +284,9 @@ impl Linker<'_> {
         let is_weak = wanted.is_some_and(|it| it.is_weak);
         match kfunc {
             None if !is_weak => {
-                let poison =
-                    self.poison(format!("kernel symbol {known} is not in the virtual kernel"));
+                let poison = self.poison(format!(
+                    "kernel symbol {known} is not in the virtual kernel"
+                ));
                 put_poison(function, slot, poison);
             }
             found => {

@@ -7,6 +7,7 @@ use crate::btf_ext::{Info, Line};
 use crate::elf::{DataSection, Elf, ElfError, Link, MapVar, ObjectFunction};
 use crate::insn::{Insn, pseudo};
 use crate::link::ARENA_SECTION;
+use crate::originals::Originals;
 use crate::transcript::{MapRecord, ProgramRecord, Step, Transcript, map, program, source};
 
 /// An object, and the places of the transcript's parts in it.
@@ -49,7 +50,11 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
         }
         None => {
             let programs = transcript.programs.iter().enumerate();
-            roots.extend(programs.filter(|(_, it)| is_syscall(it)).map(|(number, _)| number));
+            roots.extend(
+                programs
+                    .filter(|(_, it)| is_syscall(it))
+                    .map(|(number, _)| number),
+            );
         }
     }
     let mut btfs = Vec::new();
@@ -61,6 +66,8 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
         transcript,
         btfs: &btfs,
         names: names(transcript, &btfs),
+        originals: Originals::read(&transcript.objects),
+        main: first,
         functions: Vec::new(),
         known: BTreeMap::new(),
         info: Info::new(),
@@ -83,7 +90,9 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
     let mut elf = Elf {
         btf: first.map_or_else(Btf::new, |btf| btfs[btf].clone()),
         info: maker.info,
-        license: roots.first().map_or(String::new(), |root| transcript.programs[*root].license.clone()),
+        license: roots.first().map_or(String::new(), |root| {
+            transcript.programs[*root].license.clone()
+        }),
         functions: maker.functions,
         data: Vec::new(),
         maps: Vec::new(),
@@ -156,10 +165,14 @@ fn names(transcript: &Transcript, btfs: &[Btf]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for record in &transcript.maps {
         let variables = btfs.iter().flat_map(|btf| {
-            btf.section(".maps").iter().map(|var| btf.get(var.var).name.as_str())
+            btf.section(".maps")
+                .iter()
+                .map(|var| btf.get(var.var).name.as_str())
         });
         let mut whole = variables.filter(|name| {
-            record.name.len() == 15 && name.starts_with(&record.name) && !names.iter().any(|known| known == name)
+            record.name.len() == 15
+                && name.starts_with(&record.name)
+                && !names.iter().any(|known| known == name)
         });
         let name = match (section(record, btfs), whole.next()) {
             (Some(section), _) => section,
@@ -180,6 +193,9 @@ struct Maker<'t> {
     btfs: &'t [Btf],
     /// Of each map its name.
     names: Vec<String>,
+    originals: Originals,
+    /// The BTF of the object.
+    main: Option<usize>,
     functions: Vec<ObjectFunction>,
     /// Functions by their BTF and type there: each program has copies of those that it calls.
     known: BTreeMap<(usize, u32), Vec<usize>>,
@@ -192,9 +208,17 @@ impl Maker<'_> {
     /// Cuts a program; answers with the function that it begins with.
     fn program(&mut self, record: &ProgramRecord) -> Result<usize, ElfError> {
         let btf = record.btf.expect("the caller has looked");
-        let broken = || ElfError(format!("{}: its functions are not where its BTF says", record.name));
+        let broken = || {
+            ElfError(format!(
+                "{}: its functions are not where its BTF says",
+                record.name
+            ))
+        };
         let starts: Vec<usize> = record.functions.iter().map(|(start, _)| *start).collect();
-        if starts.first() != Some(&0) || !starts.is_sorted() || starts.last() >= Some(&record.insns.len()) {
+        if starts.first() != Some(&0)
+            || !starts.is_sorted()
+            || starts.last() >= Some(&record.insns.len())
+        {
             return Err(broken());
         }
         let end = |index: usize| starts.get(index + 1).copied().unwrap_or(record.insns.len());
@@ -225,7 +249,10 @@ impl Maker<'_> {
             let known = self.known.entry((btf, type_id)).or_default();
             let same = known.iter().copied().find(|&known| {
                 let known = &self.functions[known];
-                let outside = known.links.iter().filter(|(_, link)| !matches!(link, Link::Function(_)));
+                let outside = known
+                    .links
+                    .iter()
+                    .filter(|(_, link)| !matches!(link, Link::Function(_)));
                 known.insns == insns && outside.eq(links.iter())
             });
             numbers.push(same.unwrap_or(self.functions.len()));
@@ -241,9 +268,15 @@ impl Maker<'_> {
             let end = self.ends.entry(section.clone()).or_default();
             let place = *end;
             *end += insns.len();
-            let lines = record.lines.iter().filter(|line| range.contains(&line.slot));
+            let lines = record
+                .lines
+                .iter()
+                .filter(|line| range.contains(&line.slot));
             for line in lines {
-                let file = self.btfs[btf].string(line.file).unwrap_or_default().to_owned();
+                let file = self.btfs[btf]
+                    .string(line.file)
+                    .unwrap_or_default()
+                    .to_owned();
                 let of_section = self.info.entry(section.clone()).or_default();
                 let line_at = Line {
                     file,
@@ -251,9 +284,26 @@ impl Maker<'_> {
                 };
                 of_section.lines.insert(place + line.slot - start, line_at);
             }
+            let name = self.btfs[btf].get(type_id).name.clone();
+            if Some(btf) == self.main {
+                let whole = &record.insns[range];
+                for (slot, relo, insn) in self.originals.relos(&name, whole) {
+                    // Asked again, it is known by its name: libbpf's answer was the same, or none.
+                    if matches!(links.get(&slot), Some(Link::Missing(_))) {
+                        links.remove(&slot);
+                        insns[slot] = insn;
+                        if insn.is_wide() {
+                            links.remove(&(slot + 1));
+                            insns[slot + 1] = Insn::default();
+                        }
+                    }
+                    let of_section = self.info.entry(section.clone()).or_default();
+                    of_section.relos.insert(place + slot, relo);
+                }
+            }
             fresh.push((self.functions.len(), calls));
             self.functions.push(ObjectFunction {
-                name: self.btfs[btf].get(type_id).name.clone(),
+                name,
                 section,
                 start: place,
                 insns,
@@ -263,7 +313,9 @@ impl Maker<'_> {
         for (function, calls) in fresh {
             for (slot, to) in calls {
                 let index = starts.binary_search(&to).map_err(|_| broken())?;
-                self.functions[function].links.insert(slot, Link::Function(numbers[index]));
+                self.functions[function]
+                    .links
+                    .insert(slot, Link::Function(numbers[index]));
             }
         }
         Ok(numbers[0])
@@ -277,7 +329,9 @@ impl Maker<'_> {
             return Ok(match insn.src {
                 0 => Found::Link(match insn.imm {
                     poison::CORE => Link::Missing(self.what(record, at, "a type or field")),
-                    imm if poison::MAP.contains(&imm) => Link::Missing(self.what(record, at, "a map")),
+                    imm if poison::MAP.contains(&imm) => {
+                        Link::Missing(self.what(record, at, "a map"))
+                    }
                     imm if poison::KFUNC.contains(&imm) => {
                         Link::Missing(self.what(record, at, "a function of the kernel"))
                     }
@@ -293,7 +347,10 @@ impl Maker<'_> {
         if !insn.is_wide() {
             return Ok(Found::Nothing);
         }
-        let offset = record.insns.get(at + 1).map_or(0, |high| u64::from(high.imm as u32));
+        let offset = record
+            .insns
+            .get(at + 1)
+            .map_or(0, |high| u64::from(high.imm as u32));
         Ok(match insn.src {
             source::FUNC => Found::Function(to(insn.imm)),
             source::BTF_ID => match kernel(&at) {
@@ -305,10 +362,12 @@ impl Maker<'_> {
                 None => Found::Nothing,
             },
             source::MAP_VALUE | source::MAP_IDX_VALUE => match record.maps.get(&at) {
-                Some(map) if self.transcript.maps[*map].kind == map::ARENA => Found::Link(Link::Data {
-                    section: ARENA_SECTION.to_owned(),
-                    offset,
-                }),
+                Some(map) if self.transcript.maps[*map].kind == map::ARENA => {
+                    Found::Link(Link::Data {
+                        section: ARENA_SECTION.to_owned(),
+                        offset,
+                    })
+                }
                 Some(map) => Found::Link(Link::Data {
                     section: self.names[*map].clone(),
                     offset,
@@ -323,7 +382,9 @@ impl Maker<'_> {
     fn what(&self, record: &ProgramRecord, at: usize, kind: &str) -> String {
         let line = record.lines.iter().rev().find(|line| line.slot <= at);
         let btf = record.btf.map(|btf| &self.btfs[btf]);
-        let text = line.and_then(|line| btf?.string(line.text).ok()).unwrap_or_default();
+        let text = line
+            .and_then(|line| btf?.string(line.text).ok())
+            .unwrap_or_default();
         match text.trim() {
             "" => kind.to_owned(),
             text => format!("{kind} of `{text}`"),

@@ -9,6 +9,8 @@ use crate::insn::Insn;
 /// Everything that was asked, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Transcript {
+    /// The objects that the loader has its programs from, as far as they are found.
+    pub objects: Vec<Vec<u8>>,
     /// Raw BTF of objects.
     pub btfs: Vec<Vec<u8>>,
     pub maps: Vec<MapRecord>,
@@ -153,13 +155,23 @@ pub trait World {
     ///
     /// # Errors
     /// As [`World::apply`].
-    fn lookup(&mut self, transcript: &Transcript, map: usize, key: &[u8]) -> Result<Option<Vec<u8>>, String>;
+    fn lookup(
+        &mut self,
+        transcript: &Transcript,
+        map: usize,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, String>;
 
     /// The key behind another one, or the first.
     ///
     /// # Errors
     /// As [`World::apply`].
-    fn next_key(&mut self, transcript: &Transcript, map: usize, key: Option<&[u8]>) -> Result<Option<Vec<u8>>, String>;
+    fn next_key(
+        &mut self,
+        transcript: &Transcript,
+        map: usize,
+        key: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, String>;
 
     /// The contents of a map that the loader shares: places and bytes, each place a multiple of a page.
     fn contents(&mut self, map: usize) -> Vec<(u64, Vec<u8>)>;

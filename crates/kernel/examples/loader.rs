@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::time::Duration;
 
-use libbpf_rs::btf::types::{DataSec, Enum, Enum64, Var};
 use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, Enum, Enum64, Var};
 use libbpf_rs::{MapCore as _, MapFlags, ObjectBuilder, OpenObject, ProgramInput};
 
 fn main() {
@@ -26,18 +26,31 @@ fn enumerators(open: &mut OpenObject, btf: &Btf<'_>) -> Result<(), Box<dyn Error
     let kernel = Btf::from_vmlinux()?;
     let mut values = HashMap::new();
     for of in kernel.type_by_kind::<Enum<'_>>() {
-        values.extend(of.iter().filter_map(|it| Some((it.name?.to_owned(), it.value as u64))));
+        values.extend(
+            of.iter()
+                .filter_map(|it| Some((it.name?.to_owned(), it.value as u64))),
+        );
     }
     for of in kernel.type_by_kind::<Enum64<'_>>() {
-        values.extend(of.iter().filter_map(|it| Some((it.name?.to_owned(), it.value as u64))));
+        values.extend(
+            of.iter()
+                .filter_map(|it| Some((it.name?.to_owned(), it.value as u64))),
+        );
     }
     let mut maps = open.maps_mut();
-    let mut map = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata")).ok_or("no map")?;
+    let mut map = maps
+        .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+        .ok_or("no map")?;
     let bytes = map.initial_value_mut().ok_or("it has no value")?;
     for place in rodata.iter().filter(|place| place.size == 8) {
         let of: Option<Var<'_>> = btf.type_by_id(place.ty);
-        let name = of.and_then(|of| of.name()).unwrap_or_default().to_string_lossy();
-        let value = name.strip_prefix("__").and_then(|name| values.get(std::ffi::OsStr::new(name)));
+        let name = of
+            .and_then(|of| of.name())
+            .unwrap_or_default()
+            .to_string_lossy();
+        let value = name
+            .strip_prefix("__")
+            .and_then(|name| values.get(std::ffi::OsStr::new(name)));
         if let Some(value) = value {
             bytes[place.offset as usize..][..8].copy_from_slice(&value.to_le_bytes());
         }
@@ -76,7 +89,9 @@ fn load() -> Result<(), Box<dyn Error>> {
         });
         let place = place.ok_or("there is no such variable")?;
         let mut maps = open.maps_mut();
-        let mut map = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata")).ok_or("no map")?;
+        let mut map = maps
+            .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+            .ok_or("no map")?;
         let bytes = map.initial_value_mut().ok_or("it has no value")?;
         let size = place.size.min(8);
         bytes[place.offset as usize..][..size].copy_from_slice(&values[0].to_le_bytes()[..size]);
@@ -94,7 +109,11 @@ fn load() -> Result<(), Box<dyn Error>> {
                     ..ProgramInput::default()
                 };
                 let output = program.test_run(input)?;
-                println!("{name} returned {} and left {}", output.return_value, u64::from_le_bytes(context));
+                println!(
+                    "{name} returned {} and left {}",
+                    output.return_value,
+                    u64::from_le_bytes(context)
+                );
             }
             "put" => {
                 let map = object.maps().find(|it| it.name() == name.as_str());
@@ -108,7 +127,9 @@ fn load() -> Result<(), Box<dyn Error>> {
         }
     }
     let mut maps = object.maps_mut();
-    let mut ops = maps.find(|map| map.map_type() == libbpf_rs::MapType::StructOps).ok_or("no ops")?;
+    let mut ops = maps
+        .find(|map| map.map_type() == libbpf_rs::MapType::StructOps)
+        .ok_or("no ops")?;
     let _link = ops.attach_struct_ops()?;
     println!("attached");
     std::thread::sleep(Duration::from_secs(3600));

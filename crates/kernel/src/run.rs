@@ -44,7 +44,9 @@ pub fn check(scheduler: &Scheduler) -> Result<()> {
     if let Some(command) = scheduler.exec() {
         return Err(Error::Missing {
             what: format!("the use of {name} in a real kernel"),
-            remedy: format!("simulate it (schedlab sim), or start `{command}` yourself and run under -s kernel"),
+            remedy: format!(
+                "simulate it (schedlab sim), or start `{command}` yourself and run under -s kernel"
+            ),
         });
     }
     if !scheduler.is_kernels_own() {

@@ -15,11 +15,19 @@ fn loader() -> PathBuf {
 fn spec(object: &str, work: &str) -> SimSpec {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/objects");
     let folder = folder.canonicalize().unwrap();
-    let command = format!("exec:{} {}/{object}.bpf.o {work}", loader().display(), folder.display());
+    let command = format!(
+        "exec:{} {}/{object}.bpf.o {work}",
+        loader().display(),
+        folder.display()
+    );
     SimSpec {
         cpus: Some(2),
         check: true,
-        ..SimSpec::new("cpu:tasks=3,duration=100ms", Scheduler::plain(command), "laptop")
+        ..SimSpec::new(
+            "cpu:tasks=3,duration=100ms",
+            Scheduler::plain(command),
+            "laptop",
+        )
     }
 }
 
@@ -36,8 +44,13 @@ fn what_a_loader_sets_fills_and_runs_is_part_of_the_run() {
     let work = "set chosen 7 put filled 3 77 run prepare 1 run prepare 0";
     let result = attempt("loaded", work).unwrap();
     let message = result.message.clone().unwrap_or_default();
-    assert_eq!((result.exit, result.exit_code), (Exit::UnregBpf, Some(7)), "{message}");
-    let expected = "(chosen 7 filled 77 prepared 6 calls 2 mask 1 1 own 1), in ops.running at loaded.bpf.c:";
+    assert_eq!(
+        (result.exit, result.exit_code),
+        (Exit::UnregBpf, Some(7)),
+        "{message}"
+    );
+    let expected =
+        "(chosen 7 filled 77 prepared 6 calls 2 mask 1 1 own 1), in ops.running at loaded.bpf.c:";
     assert!(message.contains(expected), "{message}");
     // Each run has its own objects of the kernel, and the same bytes.
     let again = attempt("loaded", work).unwrap();
@@ -66,16 +79,26 @@ fn an_object_decides_alike_whoever_loads_it() {
 #[test]
 fn what_is_missing_ends_the_run_where_it_is_reached() {
     let said = message("loaded", "set chosen 2 run prepare 0");
-    let expected = "a type or field of `calls += p->not_in_any_kernel;` is not in the virtual kernel";
-    assert!(said.contains("loaded.bpf.c:") && said.contains(expected), "{said}");
+    let expected =
+        "a type or field of `calls += p->not_in_any_kernel;` is not in the virtual kernel";
+    assert!(
+        said.contains("loaded.bpf.c:") && said.contains(expected),
+        "{said}"
+    );
     let said = message("loaded", "set chosen 1 run prepare 0");
-    let expected = "a function of the kernel of `not_in_any_kernel();` is not in the virtual kernel";
-    assert!(said.contains("loaded.bpf.c:") && said.contains(expected), "{said}");
+    let expected =
+        "a function of the kernel of `not_in_any_kernel();` is not in the virtual kernel";
+    assert!(
+        said.contains("loaded.bpf.c:") && said.contains(expected),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_loader_that_fails_is_quoted() {
-    let error = attempt("loaded", "set no_such_variable 1").unwrap_err().to_string();
+    let error = attempt("loaded", "set no_such_variable 1")
+        .unwrap_err()
+        .to_string();
     let expected = "ended (exit status: 1) before it attached a scheduler; it printed: Error: there is no such variable";
     assert!(error.contains(expected), "{error}");
     let error = attempt("no-such-object", "").unwrap_err().to_string();

@@ -107,5 +107,7 @@ pub fn calls() -> impl Iterator<Item = (c_long, Call)> {
 
 /// The call of a number.
 pub fn call(number: c_long) -> Option<Call> {
-    calls().find(|(known, _)| *known == number).map(|(_, call)| call)
+    calls()
+        .find(|(known, _)| *known == number)
+        .map(|(_, call)| call)
 }

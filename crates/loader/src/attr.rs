@@ -5,7 +5,10 @@ pub struct Attr(pub Vec<u8>);
 
 impl Attr {
     pub fn word(&self, at: usize) -> u32 {
-        let bytes = self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        let bytes = self
+            .0
+            .get(at..at + 4)
+            .and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u32::from_le_bytes)
     }
 

@@ -181,7 +181,9 @@ unsafe fn send(channel: RawFd, descriptor: RawFd) -> io::Result<()> {
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
         (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
-        libc::CMSG_DATA(header).cast::<c_int>().write_unaligned(descriptor);
+        libc::CMSG_DATA(header)
+            .cast::<c_int>()
+            .write_unaligned(descriptor);
         checked(libc::sendmsg(channel, &raw const message, 0) as c_long)?;
     }
     Ok(())

@@ -1,9 +1,10 @@
 //! The commands of bpf(2): what is created is kept in the transcript, what programs do is asked of a [`World`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 
 use schedlab_bpf::btf::{Btf, Kind};
 use schedlab_bpf::insn::{Insn, wide};
@@ -11,10 +12,10 @@ use schedlab_bpf::transcript::{
     LineRecord, MapRecord, OpsRecord, ProgramRecord, Step, Transcript, World, map, program, source,
 };
 
+use crate::RecordError;
 use crate::attr::{Attr, Info, command};
 use crate::notify::{Asked, Memory, Reply};
 use crate::shared::{Shared, anonymous};
-use crate::RecordError;
 
 /// Names of anonymous files begin with this, so that descriptors are known again.
 pub const PREFIX: &str = "schedlab-";
@@ -67,6 +68,8 @@ pub struct Kernel<'w> {
     btfs: Vec<Option<Btf>>,
     /// Of each map the memory that it shares, or a file that only stands for it.
     maps: Vec<MapFile>,
+    /// The files of the programs that have loaded types: a loader has its objects in its own.
+    pub programs: BTreeSet<PathBuf>,
     /// The scheduler is attached: the transcript is complete.
     pub attached: bool,
 }
@@ -115,6 +118,7 @@ impl<'w> Kernel<'w> {
             transcript: Transcript::default(),
             btfs: Vec::new(),
             maps: Vec::new(),
+            programs: BTreeSet::new(),
             attached: false,
         }
     }
@@ -166,7 +170,11 @@ impl<'w> Kernel<'w> {
     }
 
     fn load_btf(&mut self, call: &Call<'_>) -> Answer {
-        let bytes = call.memory.read(call.attr.wide(0), call.attr.word(16) as usize)?;
+        let bytes = call
+            .memory
+            .read(call.attr.wide(0), call.attr.word(16) as usize)?;
+        let program = std::fs::read_link(format!("/proc/{}/exe", call.asked.thread));
+        self.programs.extend(program);
         let number = self.btfs.len();
         self.btfs.push(Btf::parse(&bytes).ok());
         self.transcript.btfs.push(bytes);
@@ -240,7 +248,9 @@ impl<'w> Kernel<'w> {
             let bytes = memory.read(attr.wide(at), size * attr.word(count) as usize)?;
             let words = |record: &[u8]| {
                 let words = record.chunks_exact(4);
-                words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes"))).collect()
+                words
+                    .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
+                    .collect()
             };
             Ok(bytes.chunks_exact(size.max(16)).map(words).collect())
         };
@@ -295,7 +305,11 @@ impl<'w> Kernel<'w> {
 
     /// Finds the maps and functions that a program refers to, and refuses what the kernel's verifier refuses where loaders
     /// try out what a kernel can.
-    fn resolve(&self, call: &Call<'_>, record: &mut ProgramRecord) -> Result<(), (i32, &'static str)> {
+    fn resolve(
+        &self,
+        call: &Call<'_>,
+        record: &mut ProgramRecord,
+    ) -> Result<(), (i32, &'static str)> {
         const DIRECT: &str = "direct value offset of this size is not allowed";
         let mut slot = 0;
         while slot < record.insns.len() {
@@ -310,7 +324,10 @@ impl<'w> Kernel<'w> {
             // JITs of Linux 7.2 have no fetching bit operations on arenas.
             let is_fetching = insn.code & 0xe7 == 0xc3 && matches!(insn.imm, 0x41 | 0x51 | 0xa1);
             if is_fetching && record.btf.is_none() && record.kind == program::SYSCALL {
-                return Err((libc::EINVAL, "BPF_ATOMIC on an arena pointer is not allowed"));
+                return Err((
+                    libc::EINVAL,
+                    "BPF_ATOMIC on an arena pointer is not allowed",
+                ));
             }
             if !insn.is_wide() {
                 slot += 1;
@@ -377,8 +394,12 @@ impl<'w> Kernel<'w> {
         if record.kind == map::STRUCT_OPS {
             return self.set_ops(call, map);
         }
-        let key = call.memory.read(call.attr.wide(8), record.key_size as usize)?;
-        let value = call.memory.read(call.attr.wide(16), self.value_bytes(record))?;
+        let key = call
+            .memory
+            .read(call.attr.wide(8), record.key_size as usize)?;
+        let value = call
+            .memory
+            .read(call.attr.wide(16), self.value_bytes(record))?;
         let elem = u64::from(record.value_size.next_multiple_of(8));
         let (max, frozen) = (record.max_entries, record.frozen);
         if frozen {
@@ -407,7 +428,11 @@ impl<'w> Kernel<'w> {
 
     /// Lets the world carry out the last step.
     fn applied(&mut self) -> Answer {
-        match self.world.apply(&self.transcript).map_err(RecordError::Program)? {
+        match self
+            .world
+            .apply(&self.transcript)
+            .map_err(RecordError::Program)?
+        {
             0 => OK,
             error => {
                 self.transcript.steps.pop();
@@ -429,7 +454,9 @@ impl<'w> Kernel<'w> {
     fn lookup(&mut self, call: &Call<'_>) -> Answer {
         let map = call.map(0)?;
         let record = &self.transcript.maps[map];
-        let key = call.memory.read(call.attr.wide(8), record.key_size as usize)?;
+        let key = call
+            .memory
+            .read(call.attr.wide(8), record.key_size as usize)?;
         let bytes = self.value_bytes(record);
         let elem = u64::from(record.value_size.next_multiple_of(8));
         let value = match &self.maps[map] {
@@ -439,7 +466,9 @@ impl<'w> Kernel<'w> {
                 let mut value = vec![0; bytes];
                 let there = index < record.max_entries;
                 if there {
-                    shared.file.read_exact_at(&mut value, u64::from(index) * elem)?;
+                    shared
+                        .file
+                        .read_exact_at(&mut value, u64::from(index) * elem)?;
                 }
                 there.then_some(value)
             }
@@ -500,7 +529,10 @@ impl<'w> Kernel<'w> {
             program: number,
             context,
         });
-        let (result, context) = self.world.run(&self.transcript).map_err(RecordError::Program)?;
+        let (result, context) = self
+            .world
+            .run(&self.transcript)
+            .map_err(RecordError::Program)?;
         if at != 0 {
             call.memory.write(at, &context)?;
         }
@@ -536,7 +568,9 @@ impl<'w> Kernel<'w> {
     fn set_ops(&mut self, call: &Call<'_>, map: usize) -> Answer {
         let record = &self.transcript.maps[map];
         let (name, flags) = (record.name.clone(), record.flags);
-        let value = call.memory.read(call.attr.wide(16), record.value_size as usize)?;
+        let value = call
+            .memory
+            .read(call.attr.wide(16), record.value_size as usize)?;
         let found = self.types.named("bpf_struct_ops_sched_ext_ops").first();
         let members = found.map_or(&[][..], |id| self.types.members(*id));
         let Some(data) = members.iter().find(|member| member.name == "data") else {
@@ -556,7 +590,8 @@ impl<'w> Kernel<'w> {
             };
             let at = member.bit_offset as usize / 8;
             if is_function && bytes[at..at + 8] != [0; 8] {
-                let descriptor = u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+                let descriptor =
+                    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
                 let Some(Object::Program(number)) = call.object(descriptor) else {
                     return refuse(libc::EINVAL);
                 };

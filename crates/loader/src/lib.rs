@@ -13,6 +13,7 @@ mod paths;
 mod shared;
 mod tree;
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, BufReader, Read};
 use std::os::fd::OwnedFd;
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use schedlab_bpf::originals;
 use schedlab_bpf::transcript::{Transcript, World};
 
 use arch::Call;
@@ -48,10 +50,7 @@ pub struct Order {
 pub enum RecordError {
     /// The program is not there, or is none.
     #[error("{program} cannot be started: {reason}")]
-    Start {
-        program: String,
-        reason: io::Error,
-    },
+    Start { program: String, reason: io::Error },
     /// The host does not let us supervise.
     #[error(
         "this host does not let schedlab answer system calls ({0}): it takes Linux 5.14 or newer with seccomp's user notification"
@@ -83,7 +82,11 @@ const LINES_KEPT: usize = 40;
 ///
 /// # Errors
 /// If it does not come that far.
-pub fn record(order: &Order, facts: &Facts<'_>, world: &mut dyn World) -> Result<Transcript, RecordError> {
+pub fn record(
+    order: &Order,
+    facts: &Facts<'_>,
+    world: &mut dyn World,
+) -> Result<Transcript, RecordError> {
     let program = order.program.to_string_lossy().into_owned();
     let tree = Tree::new(facts).map_err(RecordError::Host)?;
     let mut command = Command::new(&order.program);
@@ -107,10 +110,17 @@ pub fn record(order: &Order, facts: &Facts<'_>, world: &mut dyn World) -> Result
         readers: Vec::new(),
     };
     loader.listen();
-    let folder = order.folder.canonicalize().unwrap_or_else(|_| order.folder.clone());
+    let folder = order
+        .folder
+        .canonicalize()
+        .unwrap_or_else(|_| order.folder.clone());
     let nr_cpus = facts.machine.topology.nr_cpus();
     let mut supervisor = Supervisor {
-        paths: Paths { tree, folder },
+        paths: Paths {
+            tree,
+            folder,
+            objects: RefCell::default(),
+        },
         kernel: Kernel::new(facts.types, nr_cpus, world),
         release: facts.release.to_owned(),
         nr_cpus,
@@ -120,7 +130,7 @@ pub fn record(order: &Order, facts: &Facts<'_>, world: &mut dyn World) -> Result
         End::Attached => {
             drop(loader);
             supervisor.kernel.gather().map_err(RecordError::Host)?;
-            return Ok(supervisor.kernel.transcript);
+            return Ok(supervisor.transcript());
         }
         End::Idle => {
             return Err(RecordError::Idle {
@@ -151,13 +161,20 @@ impl Said {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let tells = |line: &&String| {
             let line = line.to_lowercase();
-            ["error", "fail", "not found", "cannot", "panicked", "unable"].iter().any(|word| line.contains(word))
+            ["error", "fail", "not found", "cannot", "panicked", "unable"]
+                .iter()
+                .any(|word| line.contains(word))
         };
         // What libbpf prints are warnings, unless it was asked for more; those of members that are zero are none.
-        let is_cause = |line: &&String| line.contains("libbpf: ") && !line.contains("skipping it as");
+        let is_cause =
+            |line: &&String| line.contains("libbpf: ") && !line.contains("skipping it as");
         let of_libbpf = lines.iter().find(is_cause);
-        let cause = of_libbpf.or_else(|| lines.iter().find(tells)).or(lines.last());
-        cause.map_or(String::new(), |line| format!("; it printed: {}", line.trim()))
+        let cause = of_libbpf
+            .or_else(|| lines.iter().find(tells))
+            .or(lines.last());
+        cause.map_or(String::new(), |line| {
+            format!("; it printed: {}", line.trim())
+        })
     }
 }
 
@@ -250,6 +267,18 @@ impl Supervisor<'_> {
         }
     }
 
+    /// Everything that was asked, with the objects that the loader has its programs from.
+    fn transcript(self) -> Transcript {
+        let mut files = self.paths.objects.take();
+        files.extend(self.kernel.programs);
+        let mut transcript = self.kernel.transcript;
+        for file in files.iter().filter_map(|path| std::fs::read(path).ok()) {
+            let found = originals::find(&file).into_iter();
+            transcript.objects.extend(found.map(<[u8]>::to_vec));
+        }
+        transcript
+    }
+
     fn answer(&mut self, asked: &Asked) -> Result<Reply, Failure> {
         let Some(call) = arch::call(asked.number) else {
             return Ok(Reply::Untouched);
@@ -283,7 +312,14 @@ impl Supervisor<'_> {
     fn uname(&self) -> Vec<u8> {
         const FIELD: usize = 65;
         let machine = std::env::consts::ARCH;
-        let fields = ["Linux", "schedlab", &self.release, "#1 SMP PREEMPT_DYNAMIC schedlab", machine, "(none)"];
+        let fields = [
+            "Linux",
+            "schedlab",
+            &self.release,
+            "#1 SMP PREEMPT_DYNAMIC schedlab",
+            machine,
+            "(none)",
+        ];
         let mut bytes = vec![0; FIELD * fields.len()];
         for (field, text) in bytes.chunks_exact_mut(FIELD).zip(fields) {
             field[..text.len()].copy_from_slice(text.as_bytes());

@@ -150,13 +150,22 @@ impl Asked {
         unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
     }
 
-    fn give(&self, listener: &OwnedFd, descriptor: &OwnedFd, close_on_exec: bool) -> io::Result<()> {
+    fn give(
+        &self,
+        listener: &OwnedFd,
+        descriptor: &OwnedFd,
+        close_on_exec: bool,
+    ) -> io::Result<()> {
         let add = AddDescriptor {
             id: self.id,
             flags: AND_SEND,
             source: descriptor.as_raw_fd() as u32,
             target: 0,
-            target_flags: if close_on_exec { libc::O_CLOEXEC as u32 } else { 0 },
+            target_flags: if close_on_exec {
+                libc::O_CLOEXEC as u32
+            } else {
+                0
+            },
         };
         // SAFETY: as above.
         match unsafe { libc::ioctl(listener.as_raw_fd(), ADD_DESCRIPTOR as _, &raw const add) } {

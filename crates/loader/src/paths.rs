@@ -1,6 +1,8 @@
 //! Calls with paths: those of the virtual kernel lead into its folder, and what would change the host outside the working folder is
 //! refused. It is no wall against a hostile program: a path may change after it was looked at.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -16,13 +18,21 @@ use crate::notify::{Asked, Memory, Reply};
 use crate::tree::{Tree, normal};
 
 /// Files of the host that may be written.
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/ptmx"];
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/tty",
+    "/dev/ptmx",
+];
 
 /// Where paths lead.
 pub struct Paths {
     pub tree: Tree,
     /// The only folder of the host that may be written.
     pub folder: PathBuf,
+    /// Objects that were opened.
+    pub objects: RefCell<BTreeSet<PathBuf>>,
 }
 
 /// A path that a call names.
@@ -68,7 +78,8 @@ impl Paths {
             Call::OpenAt => self.open(asked, &memory, (a[0], a[1]), (a[2], a[3])),
             Call::OpenAt2 => {
                 let how = memory.read(a[2], 16)?;
-                let word = |at: usize| u64::from_le_bytes(how[at..at + 8].try_into().expect("eight"));
+                let word =
+                    |at: usize| u64::from_le_bytes(how[at..at + 8].try_into().expect("eight"));
                 self.open(asked, &memory, (a[0], a[1]), (word(0), word(8)))
             }
             Call::Stat => self.stat(asked, &memory, (HERE, a[0]), a[1], 0),
@@ -88,7 +99,9 @@ impl Paths {
                 self.change(asked, &memory, paths)
             }
             Call::ChangeAt(1) => self.change_at(asked, &memory),
-            Call::ChangeAt(_) => self.change(asked, &memory, [(a[0], a[1]), (a[2], a[3])].into_iter()),
+            Call::ChangeAt(_) => {
+                self.change(asked, &memory, [(a[0], a[1]), (a[2], a[3])].into_iter())
+            }
             Call::Symlink => self.change(asked, &memory, [(HERE, a[1])].into_iter()),
             Call::SymlinkAt => self.change(asked, &memory, [(a[1], a[2])].into_iter()),
             Call::Bind => self.bind(asked, &memory),
@@ -113,7 +126,10 @@ impl Paths {
             false => base()?.join(path),
         };
         let host = normal(&path);
-        let ours = self.tree.place(&host).or_else(|| self.tree.has(&host).then(|| host.clone()));
+        let ours = self
+            .tree
+            .place(&host)
+            .or_else(|| self.tree.has(&host).then(|| host.clone()));
         Ok(Named { host, ours })
     }
 
@@ -126,13 +142,22 @@ impl Paths {
             || resolved(path).starts_with(&self.folder)
     }
 
-    fn open(&self, asked: &Asked, memory: &Memory, at: (u64, u64), (flags, mode): (u64, u64)) -> Answer {
+    fn open(
+        &self,
+        asked: &Asked,
+        memory: &Memory,
+        at: (u64, u64),
+        (flags, mode): (u64, u64),
+    ) -> Answer {
         let named = self.named(asked, memory, at)?;
         let flags = flags as c_int;
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY
             || flags & (libc::O_CREAT | libc::O_TRUNC) != 0
             || flags & libc::O_TMPFILE == libc::O_TMPFILE;
         let Some(ours) = &named.ours else {
+            if named.host.extension().is_some_and(|ending| ending == "o") {
+                self.objects.borrow_mut().insert(named.host.clone());
+            }
             return match !writes || self.may_write(&named.host) {
                 true => Ok(Reply::Untouched),
                 false => errno(libc::EROFS),
@@ -153,7 +178,10 @@ impl Paths {
 
     fn stat(&self, asked: &Asked, memory: &Memory, at: (u64, u64), to: u64, flags: u64) -> Answer {
         let named = self.named(asked, memory, at)?;
-        let Some(ours) = named.ours.filter(|_| flags as c_int & libc::AT_EMPTY_PATH == 0) else {
+        let Some(ours) = named
+            .ours
+            .filter(|_| flags as c_int & libc::AT_EMPTY_PATH == 0)
+        else {
             return Ok(Reply::Untouched);
         };
         let path = c_path(&ours);
@@ -164,7 +192,8 @@ impl Paths {
             if libc::fstatat(libc::AT_FDCWD, path.as_ptr(), &raw mut stat, flags) != 0 {
                 return Err(io::Error::last_os_error());
             }
-            let bytes = std::slice::from_raw_parts((&raw const stat).cast::<u8>(), size_of_val(&stat));
+            let bytes =
+                std::slice::from_raw_parts((&raw const stat).cast::<u8>(), size_of_val(&stat));
             memory.write(to, bytes)?;
         }
         Ok(Reply::Value(0))
@@ -208,7 +237,13 @@ impl Paths {
         status(unsafe { libc::access(path.as_ptr(), mode as c_int) }.into())
     }
 
-    fn readlink(&self, asked: &Asked, memory: &Memory, at: (u64, u64), (to, room): (u64, u64)) -> Answer {
+    fn readlink(
+        &self,
+        asked: &Asked,
+        memory: &Memory,
+        at: (u64, u64),
+        (to, room): (u64, u64),
+    ) -> Answer {
         let named = self.named(asked, memory, at)?;
         let Some(ours) = named.ours else {
             return Ok(Reply::Untouched);
@@ -234,7 +269,9 @@ impl Paths {
         if named.ours.is_none() {
             return Ok(Reply::Untouched);
         }
-        let kind = KINDS.iter().find(|(folder, _)| named.host.starts_with(folder));
+        let kind = KINDS
+            .iter()
+            .find(|(folder, _)| named.host.starts_with(folder));
         let mut bytes = [0u8; 120];
         bytes[..8].copy_from_slice(&kind.map_or(0, |(_, magic)| *magic).to_le_bytes());
         bytes[8..16].copy_from_slice(&4096i64.to_le_bytes());
@@ -243,7 +280,12 @@ impl Paths {
     }
 
     /// A call that changes what is at some paths.
-    fn change(&self, asked: &Asked, memory: &Memory, paths: impl Iterator<Item = (u64, u64)>) -> Answer {
+    fn change(
+        &self,
+        asked: &Asked,
+        memory: &Memory,
+        paths: impl Iterator<Item = (u64, u64)>,
+    ) -> Answer {
         for at in paths {
             let named = self.named(asked, memory, at)?;
             if let Some(ours) = &named.ours {

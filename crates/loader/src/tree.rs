@@ -128,7 +128,11 @@ fn mask(cpus: &CpuSet, nr_cpus: usize) -> String {
     for cpu in cpus.iter() {
         words[cpu.index() / 32] |= 1 << (cpu.0 % 32);
     }
-    let words: Vec<String> = words.iter().rev().map(|word| format!("{word:08x}")).collect();
+    let words: Vec<String> = words
+        .iter()
+        .rev()
+        .map(|word| format!("{word:08x}"))
+        .collect();
     words.join(",")
 }
 
@@ -171,10 +175,21 @@ impl Writer<'_> {
         ] {
             self.line(&format!("sys/kernel/sched_ext/{file}"), value);
         }
-        for file in ["available_events", "available_tracers", "available_filter_functions"] {
+        for file in [
+            "available_events",
+            "available_tracers",
+            "available_filter_functions",
+        ] {
             self.put(&format!("sys/kernel/tracing/{file}"), "");
         }
-        for folder in ["sys/fs/bpf", "sys/fs/cgroup", "sys/kernel/debug", "run/scx", "boot", "lib/modules"] {
+        for folder in [
+            "sys/fs/bpf",
+            "sys/fs/cgroup",
+            "sys/kernel/debug",
+            "run/scx",
+            "boot",
+            "lib/modules",
+        ] {
             self.folder(folder);
         }
         let mut config = String::new();
@@ -230,7 +245,10 @@ impl Writer<'_> {
                 self.line(&format!("{folder}/online"), 1);
             }
             if differ {
-                self.line(&format!("{folder}/cpu_capacity"), traits[cpu.index()].capacity);
+                self.line(
+                    &format!("{folder}/cpu_capacity"),
+                    traits[cpu.index()].capacity,
+                );
             }
             let llc_kib = topology.llc_bytes(at.llc).unwrap_or(32 << 20) >> 10;
             let own_kib = machine.memory.cache_bytes >> 10;
@@ -245,7 +263,10 @@ impl Writer<'_> {
                 self.line(&format!("{folder}/id"), id);
                 self.line(&format!("{folder}/size"), format!("{kib}K"));
                 self.line(&format!("{folder}/type"), kind);
-                self.line(&format!("{folder}/coherency_line_size"), machine.memory.line_bytes);
+                self.line(
+                    &format!("{folder}/coherency_line_size"),
+                    machine.memory.line_bytes,
+                );
                 self.line(&format!("{folder}/shared_cpu_list"), list(cpus));
                 self.line(&format!("{folder}/shared_cpu_map"), mask(cpus, nr_cpus));
             }
@@ -261,7 +282,13 @@ impl Writer<'_> {
             1 => "0".to_owned(),
             nr => format!("0-{}", nr - 1),
         };
-        for file in ["online", "possible", "has_cpu", "has_memory", "has_normal_memory"] {
+        for file in [
+            "online",
+            "possible",
+            "has_cpu",
+            "has_memory",
+            "has_normal_memory",
+        ] {
             self.line(&format!("{folder}/{file}"), &range);
         }
         for node in 0..nr_nodes {
@@ -275,9 +302,15 @@ impl Writer<'_> {
             self.line(&format!("{folder}/cpulist"), list(&cpus));
             self.line(&format!("{folder}/cpumap"), mask(&cpus, nr_cpus));
             let distances = (0..nr_nodes).map(|other| topology.distance(node, other).to_string());
-            self.line(&format!("{folder}/distance"), distances.collect::<Vec<_>>().join(" "));
+            self.line(
+                &format!("{folder}/distance"),
+                distances.collect::<Vec<_>>().join(" "),
+            );
             for cpu in cpus.iter() {
-                self.link(&format!("{folder}/cpu{}", cpu.0), &format!("../../cpu/cpu{}", cpu.0));
+                self.link(
+                    &format!("{folder}/cpu{}", cpu.0),
+                    &format!("../../cpu/cpu{}", cpu.0),
+                );
             }
         }
     }
@@ -299,7 +332,10 @@ impl Writer<'_> {
         self.put("proc/stat", stat);
         self.put("proc/loadavg", "0.00 0.00 0.00 1/1 1\n");
         self.put("proc/modules", "");
-        self.line("proc/version", format!("Linux version {} (schedlab)", facts.release));
+        self.line(
+            "proc/version",
+            format!("Linux version {} (schedlab)", facts.release),
+        );
         let mounts = "sysfs /sys sysfs rw 0 0\nproc /proc proc rw 0 0\nbpf /sys/fs/bpf bpf rw 0 0\n\
              tracefs /sys/kernel/tracing tracefs rw 0 0\ndebugfs /sys/kernel/debug debugfs rw 0 0\n\
              cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";

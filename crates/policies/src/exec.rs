@@ -35,14 +35,21 @@ pub enum ExecError {
 ///
 /// # Errors
 /// If it does not come that far, or loads what the virtual kernel does not have.
-pub fn select(command: &str, machine: &Machine, version: KernelVersion) -> Result<Selection, ExecError> {
+pub fn select(
+    command: &str,
+    machine: &Machine,
+    version: KernelVersion,
+) -> Result<Selection, ExecError> {
     let of_command = || command.to_owned();
     let words = shlex::split(command).filter(|words| !words.is_empty());
     let words = words.ok_or_else(|| ExecError::Command {
         command: of_command(),
     })?;
     let (program, arguments) = words.split_first().expect("there is one");
-    let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+    let name = Path::new(program)
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy();
     let types = objects::kernel_types();
     let release = format!("{}.0", version.name());
     let config = kconfig::configuration(machine, version);
@@ -71,8 +78,14 @@ pub fn select(command: &str, machine: &Machine, version: KernelVersion) -> Resul
     })?;
     let mut sum = crc32fast::Hasher::new();
     std::hash::Hash::hash(&transcript, &mut sum);
-    let left_out = object.left_out().iter();
-    let mut notes: Vec<String> = left_out.map(|it| objects::left_out(it, Path::new(program))).collect();
+    // Of those of `SEC("syscall")` the loader has run what it needs.
+    let left_out = object
+        .left_out()
+        .iter()
+        .filter(|it| it.section != "syscall");
+    let mut notes: Vec<String> = left_out
+        .map(|it| objects::left_out(it, Path::new(program)))
+        .collect();
     notes.push(format!(
         "{name}: its loader is ended where it has attached the scheduler: what it does later is not simulated"
     ));

@@ -90,7 +90,9 @@ pub enum SelectError {
     #[error(transparent)]
     Option(#[from] OptionError),
     /// A scheduler of its own loader is asked for without a machine ([`crate::exec::select`]).
-    #[error("{name} has no options here, and can be neither listed nor swept: give the loader its own arguments")]
+    #[error(
+        "{name} has no options here, and can be neither listed nor swept: give the loader its own arguments"
+    )]
     Loader {
         /// The scheduler as it was asked for.
         name: String,

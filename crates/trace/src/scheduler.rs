@@ -101,7 +101,8 @@ impl Scheduler {
 
     /// Returns whether it is the path of a policy's source or object, not a name.
     pub fn is_path(&self) -> bool {
-        let is_path = |name: &str| name.ends_with(".c") || name.ends_with(".o") || name.contains('/');
+        let is_path =
+            |name: &str| name.ends_with(".c") || name.ends_with(".o") || name.contains('/');
         is_path(&self.name) && self.exec().is_none()
     }
 

@@ -160,7 +160,10 @@ pub fn recorded(
     let globals = variables(elf, &placement).into_iter();
     let globals = globals.map(|it| (it.name, it.address, it.bytes as usize));
     Ok(Facts {
-        ops_name: transcript.ops.as_ref().map_or(String::new(), |ops| ops.name.clone()),
+        ops_name: transcript
+            .ops
+            .as_ref()
+            .map_or(String::new(), |ops| ops.name.clone()),
         file: file_of(elf, &functions),
         maps,
         options: Vec::new(),

@@ -163,7 +163,10 @@ impl Stage {
                 None => 0,
             },
             Step::Run { program, context } => {
-                let function = places.programs.get(program).ok_or("a program was run that is not there")?;
+                let function = places
+                    .programs
+                    .get(program)
+                    .ok_or("a program was run that is not there")?;
                 let (result, context) = self.run(runner, *function, context)?;
                 return Ok((result.into(), context));
             }
@@ -171,7 +174,12 @@ impl Stage {
         Ok((status, Vec::new()))
     }
 
-    fn run(&self, runner: &Runner, function: usize, context: &[u8]) -> Result<(u32, Vec<u8>), String> {
+    fn run(
+        &self,
+        runner: &Runner,
+        function: usize,
+        context: &[u8],
+    ) -> Result<(u32, Vec<u8>), String> {
         let switch = Switch::default();
         let before = Before {
             switch: &switch,
@@ -283,14 +291,18 @@ impl<'m> Recorder<'m> {
     fn make(&self, transcript: &Transcript, size: (usize, usize)) -> Result<Ready, String> {
         let object = Object::from_transcript(&self.name, transcript, &self.types)
             .map_err(|errors| errors.to_string())?;
-        let recording = object.program.as_ref().and_then(|program| program.recording.as_ref());
+        let recording = object
+            .program
+            .as_ref()
+            .and_then(|program| program.recording.as_ref());
         let recording = recording.expect("it comes from a transcript");
         let places = Places {
             maps: recording.places.maps.clone(),
             sections: recording.places.sections.clone(),
             programs: recording.places.programs.clone(),
         };
-        let runner = runner(&object, self.machine, self.version).map_err(|error| error.to_string())?;
+        let runner =
+            runner(&object, self.machine, self.version).map_err(|error| error.to_string())?;
         Ok(Ready {
             runner,
             stage: Stage::new(self.machine),
@@ -302,7 +314,11 @@ impl<'m> Recorder<'m> {
 }
 
 /// A host of an object, on which nothing has run.
-fn runner(object: &Arc<Object>, machine: &Machine, version: KernelVersion) -> Result<Runner, LoadError> {
+fn runner(
+    object: &Arc<Object>,
+    machine: &Machine,
+    version: KernelVersion,
+) -> Result<Runner, LoadError> {
     let policy = || object.name().to_owned();
     let cpus = machine.topology.nr_cpus();
     if cpus > NR_CPUS_MAX {
@@ -357,10 +373,17 @@ impl World for Recorder<'_> {
             return self.of_map(map, |map| map.parts()).unwrap_or_default();
         };
         ready.runner.with(|host| {
-            let program = host.image.object().program.as_ref().expect("it is an object");
+            let program = host
+                .image
+                .object()
+                .program
+                .as_ref()
+                .expect("it is an object");
             let start = program.placement.section(section).expect("it has a place");
             let sections = program.elf.data.iter();
-            let bytes = sections.filter(|it| it.name == *section).map(|it| it.bytes.len());
+            let bytes = sections
+                .filter(|it| it.name == *section)
+                .map(|it| it.bytes.len());
             let bytes = bytes.sum::<usize>().next_multiple_of(PAGE);
             // SAFETY: a section has whole pages.
             let bytes = unsafe { std::slice::from_raw_parts(host.image.pointer(start), bytes) };
@@ -373,6 +396,8 @@ impl Recorder<'_> {
     fn of_map<R>(&self, map: usize, f: impl FnOnce(&mut crate::maps::Map) -> R) -> Option<R> {
         let ready = self.ready.as_ref()?;
         let index = *ready.places.maps.get(&map)?;
-        ready.runner.with(|host| Some(f(&mut host.maps.list[index])))
+        ready
+            .runner
+            .with(|host| Some(f(&mut host.maps.list[index])))
     }
 }

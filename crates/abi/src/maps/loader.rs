@@ -57,7 +57,9 @@ impl Map {
     pub fn key_behind(&mut self, key: Option<&[u8]>) -> Option<Vec<u8>> {
         match &self.store {
             Store::Array { .. } => {
-                let number = key.and_then(|key| key.try_into().ok()).map(u32::from_ne_bytes);
+                let number = key
+                    .and_then(|key| key.try_into().ok())
+                    .map(u32::from_ne_bytes);
                 let next = match number {
                     Some(number) if number < self.def.max_entries => number + 1,
                     _ => 0,
