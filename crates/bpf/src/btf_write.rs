@@ -58,7 +58,7 @@ impl Btf {
 fn write(of: &Type, index: u32, strings: &mut Strings, words: &mut Vec<u32>) {
     let name = strings.offset(&of.name);
     let mut begin = |kind: u32, count: usize, flag: bool, third: u32| {
-        let info = u32::from(flag) << 31 | kind << 24 | count as u32;
+        let info = u32::from(flag) << 31 | (kind << 24) | count as u32;
         words.extend([name, info, third]);
     };
     match &of.kind {
@@ -66,8 +66,8 @@ fn write(of: &Type, index: u32, strings: &mut Strings, words: &mut Vec<u32>) {
         Kind::Void | Kind::Fwd | Kind::DeclTag => begin(7, 0, false, 0),
         Kind::Int { signed, is_bool } => {
             begin(1, 0, false, of.size);
-            let encoding = u32::from(*signed) | u32::from(*is_bool) << 2;
-            words.push(encoding << 24 | of.size * 8);
+            let encoding = u32::from(*signed) | (u32::from(*is_bool) << 2);
+            words.push((encoding << 24) | (of.size * 8));
         }
         Kind::Ptr(to) => begin(2, 0, false, *to),
         Kind::Array { element, count } => {
@@ -84,7 +84,11 @@ fn write(of: &Type, index: u32, strings: &mut Strings, words: &mut Vec<u32>) {
             begin(kind, members.len(), has_bits, of.size);
             for member in members {
                 let name = strings.offset(&member.name);
-                words.extend([name, member.type_id, member.bits << 24 | member.bit_offset]);
+                words.extend([
+                    name,
+                    member.type_id,
+                    (member.bits << 24) | member.bit_offset,
+                ]);
             }
         }
         Kind::Enum { signed, values } => {

@@ -79,8 +79,7 @@ fn an_object_decides_alike_whoever_loads_it() {
 #[test]
 fn what_is_missing_ends_the_run_where_it_is_reached() {
     let said = message("loaded", "set chosen 2 run prepare 0");
-    let expected =
-        "a type or field of `calls += p->not_in_any_kernel;` is not in the virtual kernel";
+    let expected = "not_in_any_kernel of struct task_struct is not in the virtual kernel";
     assert!(
         said.contains("loaded.bpf.c:") && said.contains(expected),
         "{said}"

@@ -52,7 +52,7 @@ fn errno(number: c_int) -> Answer {
 fn status(value: c_long) -> Answer {
     match value {
         -1 => Err(io::Error::last_os_error()),
-        value => Ok(Reply::Value(value as i64)),
+        value => Ok(Reply::Value(value)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schedlab_bpf::recorded::Recorded;
-use schedlab_bpf::transcript::{Step, Transcript, World};
+use schedlab_bpf::transcript::{Step, Transcript, World, map};
 use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{Answer, Env, Reply, Request, Shared, ThisCpu};
 use schedlab_fiber::{Fibers, State, Switch};
@@ -303,6 +303,7 @@ impl<'m> Recorder<'m> {
         };
         let runner =
             runner(&object, self.machine, self.version).map_err(|error| error.to_string())?;
+        settle(&runner, &places, transcript)?;
         Ok(Ready {
             runner,
             stage: Stage::new(self.machine),
@@ -311,6 +312,23 @@ impl<'m> Recorder<'m> {
             size,
         })
     }
+}
+
+/// The arena lies where the loader maps its own: programs hand the loader pointers into it.
+fn settle(runner: &Runner, places: &Places, transcript: &Transcript) -> Result<(), String> {
+    runner.with(|host| {
+        for (number, record) in transcript.maps.iter().enumerate() {
+            let wanted = record.extra;
+            let is_aligned = wanted > 0 && wanted.trailing_zeros() >= 32;
+            if let (map::ARENA, true, Some(&index)) = (record.kind, is_aligned, places.maps.get(&number)) {
+                host.maps.list[index].settle(wanted).map_err(|error| {
+                    format!("the arena finds no room at {wanted:#x}, where the loader has its own: {error}")
+                })?;
+                host.bpf.arena = wanted;
+            }
+        }
+        Ok(())
+    })
 }
 
 /// A host of an object, on which nothing has run.

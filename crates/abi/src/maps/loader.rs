@@ -3,6 +3,7 @@
 use std::ptr;
 
 use super::{EINVAL, EOPNOTSUPP, Map, Store};
+use crate::arena::Arena;
 use crate::memory::PAGE;
 
 impl Map {
@@ -105,6 +106,12 @@ impl Map {
             }
             _ => {}
         }
+    }
+
+    /// Moves an arena that is still empty to an address.
+    pub fn settle(&mut self, address: u64) -> std::io::Result<()> {
+        self.store = Store::Arena(Arena::at(self.def.max_entries as usize, address)?);
+        Ok(())
     }
 
     /// The contents of memory that a loader shares: places and bytes.
