@@ -1,25 +1,17 @@
-//! Schedulers by their own loaders, `exec:`: the loader is `examples/loader.rs`, which uses libbpf as schedulers do.
+//! Schedulers by their own loaders, `exec:`: the loader is `tests/loader/load.rs`, which uses libbpf as schedulers do.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use schedlab_report::{Exit, RunResult, export};
 use schedlab_sim::{Scheduler, SimError, SimSpec};
 
 /// The loader, which is built with the tests.
-fn loader() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.ancestors().nth(2).unwrap();
-    folder.join("examples/loader")
-}
+const LOADER: &str = env!("CARGO_BIN_EXE_test-loader");
 
 fn spec(object: &str, work: &str) -> SimSpec {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/objects");
     let folder = folder.canonicalize().unwrap();
-    let command = format!(
-        "exec:{} {}/{object}.bpf.o {work}",
-        loader().display(),
-        folder.display()
-    );
+    let command = format!("exec:{} {}/{object}.bpf.o {work}", LOADER, folder.display());
     SimSpec {
         cpus: Some(2),
         check: true,

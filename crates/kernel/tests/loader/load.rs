@@ -1,9 +1,9 @@
 //! A loader as schedulers have one, for tests: loads an object by libbpf, sets variables of `.rodata`, runs programs of
 //! `SEC("syscall")`, attaches, and waits to be ended.
 //!
-//! `loader OBJECT [set NAME NUMBER | run PROGRAM NUMBER | put MAP KEY NUMBER | sleep]…`; numbers are of 64 bits, keys of 32.
+//! `test-loader OBJECT [set NAME NUMBER | run PROGRAM NUMBER | put MAP KEY NUMBER | sleep]…`; numbers are of 64 bits, keys of 32.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn enumerators(open: &mut OpenObject, btf: &Btf<'_>) -> Result<(), Box<dyn Error
         return Ok(());
     };
     let kernel = Btf::from_vmlinux()?;
-    let mut values = HashMap::new();
+    let mut values = BTreeMap::new();
     for of in kernel.type_by_kind::<Enum<'_>>() {
         values.extend(
             of.iter()
