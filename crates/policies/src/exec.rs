@@ -74,7 +74,7 @@ pub fn select(
     let object = Object::from_transcript(&name, &transcript, types);
     let object = object.map_err(|errors| ExecError::Object {
         command: of_command(),
-        reason: errors.to_string(),
+        reason: errors.to_string().replace(&format!("{name}: "), ""),
     })?;
     let mut sum = crc32fast::Hasher::new();
     std::hash::Hash::hash(&transcript, &mut sum);

@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use schedlab_bpf::btf::{Btf, Kind, TypeId, essential};
-use schedlab_bpf::elf::{Elf, StructOps};
+use schedlab_bpf::elf::{Elf, Link, StructOps};
 use schedlab_bpf::link::Placement;
-use schedlab_bpf::recorded;
+use schedlab_bpf::recorded::{self, Recorded};
 use schedlab_bpf::transcript::Transcript;
 use schedlab_engine::KernelVersion;
 
@@ -114,7 +114,9 @@ pub fn recorded(
         policy: policy.to_owned(),
         reason,
     };
-    let recorded = recorded::object(transcript).map_err(|error| unreadable(error.to_string()))?;
+    let mut recorded =
+        recorded::object(transcript).map_err(|error| unreadable(error.to_string()))?;
+    let kept = keep_known(&mut recorded, transcript);
     let elf = &recorded.elf;
     let version = KernelVersion::V7_2;
     let kernel = VirtualKernel {
@@ -123,8 +125,8 @@ pub fn recorded(
     };
     let (placement, _) = Placement::new(elf, &kernel).map_err(|error| unreadable(error.0))?;
     let mut maps = Vec::new();
-    for (index, number) in recorded.maps.iter().enumerate() {
-        let record = &transcript.maps[*number];
+    for &index in &kept {
+        let record = &transcript.maps[recorded.maps[index]];
         let mut map = MapDef {
             name: elf.maps[index].name.clone(),
             kind: record.kind,
@@ -173,13 +175,34 @@ pub fn recorded(
             placement,
             ops: functions,
             table,
-            recording: Some(Recording::new(transcript, &recorded)),
+            recording: Some(Recording::new(transcript, &recorded, &kept)),
             before,
             enumerators: Vec::new(),
             translated: [OnceLock::new(), OnceLock::new()],
             elf: recorded.elf,
         },
     })
+}
+
+/// Returns which maps are of a kind that the virtual kernel has. The use of another one ends the run where it is reached: much of a
+/// scheduler is for features that its loader has turned off.
+fn keep_known(recorded: &mut Recorded, transcript: &Transcript) -> Vec<usize> {
+    let mut kept = Vec::new();
+    for (index, number) in recorded.maps.iter().enumerate() {
+        let kind = map_def::name_of(transcript.maps[*number].kind);
+        if map_def::is_known_kind(&kind) {
+            kept.push(index);
+            continue;
+        }
+        let name = &recorded.elf.maps[index].name;
+        let functions = recorded.elf.functions.iter_mut();
+        for link in functions.flat_map(|function| function.links.values_mut()) {
+            if matches!(link, Link::Map(of) if of == name) {
+                *link = Link::Missing(format!("the map `{name}`, of type {kind},"));
+            }
+        }
+    }
+    kept
 }
 
 /// An array that has a section for itself and one element is given room for the largest machine: a loader makes it as large as

@@ -41,8 +41,9 @@ struct Places {
 }
 
 impl Recording {
-    pub fn new(transcript: &Transcript, recorded: &Recorded) -> Recording {
-        let maps = recorded.maps.iter().enumerate();
+    /// `kept` are the maps of the object that a host has.
+    pub fn new(transcript: &Transcript, recorded: &Recorded, kept: &[usize]) -> Recording {
+        let maps = kept.iter().map(|index| &recorded.maps[*index]).enumerate();
         let sections = recorded.sections.iter();
         let open = sections.filter(|(map, _)| !transcript.maps[**map].frozen);
         Recording {
