@@ -78,23 +78,23 @@ impl Originals {
         originals
     }
 
-    /// The questions of a function that was loaded, each with its slot and its instruction as the compiler left it.
-    pub fn relos(&self, name: &str, insns: &[Insn]) -> Vec<(usize, CoreRelo, Insn)> {
+    /// The original of a function that was loaded.
+    pub fn of(&self, name: &str, insns: &[Insn]) -> Option<Original<'_>> {
         let of_name = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
-        let found = of_name.iter().find_map(|&(object, index)| {
+        of_name.iter().find_map(|&(object, index)| {
             let elf = &self.objects[object];
             let function = &elf.functions[index];
             let relos = relos(elf, index);
-            is_same(function, &relos, insns).then_some((function, relos))
-        });
-        let Some((function, relos)) = found else {
-            return Vec::new();
-        };
-        let relos = relos.into_iter();
-        relos
-            .map(|(slot, relo)| (slot, relo.clone(), function.insns[slot]))
-            .collect()
+            is_same(function, &relos, insns).then_some(Original { function, relos })
+        })
     }
+}
+
+/// A function as the compiler left it.
+pub struct Original<'o> {
+    pub function: &'o ObjectFunction,
+    /// Its questions, by slot.
+    pub relos: BTreeMap<usize, &'o CoreRelo>,
 }
 
 fn relos(elf: &Elf, index: usize) -> BTreeMap<usize, &CoreRelo> {

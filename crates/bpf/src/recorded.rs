@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::btf::{Btf, Kind};
+use crate::btf::{Btf, Kind, essential};
 use crate::btf_ext::{Info, Line};
 use crate::elf::{DataSection, Elf, ElfError, Link, MapVar, ObjectFunction};
 use crate::insn::{Insn, pseudo};
@@ -285,20 +285,27 @@ impl Maker<'_> {
                 of_section.lines.insert(place + line.slot - start, line_at);
             }
             let name = self.btfs[btf].get(type_id).name.clone();
-            if Some(btf) == self.main {
-                let whole = &record.insns[range];
-                for (slot, relo, insn) in self.originals.relos(&name, whole) {
+            let original = self.originals.of(&name, &record.insns[range]);
+            for original in original.iter().filter(|_| Some(btf) == self.main) {
+                for (&slot, relo) in &original.relos {
                     // Asked again, it is known by its name: libbpf's answer was the same, or none.
                     if matches!(links.get(&slot), Some(Link::Missing(_))) {
                         links.remove(&slot);
-                        insns[slot] = insn;
-                        if insn.is_wide() {
+                        insns[slot] = original.function.insns[slot];
+                        if insns[slot].is_wide() {
                             links.remove(&(slot + 1));
                             insns[slot + 1] = Insn::default();
                         }
                     }
                     let of_section = self.info.entry(section.clone()).or_default();
-                    of_section.relos.insert(place + slot, relo);
+                    of_section.relos.insert(place + slot, (*relo).clone());
+                }
+                for (slot, link) in &mut links {
+                    if let (Link::Missing(what), Some(Link::Extern(name))) =
+                        (link, original.function.links.get(slot))
+                    {
+                        *what = format!("kfunc {}", essential(name));
+                    }
                 }
             }
             fresh.push((self.functions.len(), calls));

@@ -77,8 +77,7 @@ fn what_is_missing_ends_the_run_where_it_is_reached() {
         "{said}"
     );
     let said = message("loaded", "set chosen 1 run prepare 0");
-    let expected =
-        "a function of the kernel of `not_in_any_kernel();` is not in the virtual kernel";
+    let expected = "kfunc not_in_any_kernel is not in the virtual kernel";
     assert!(
         said.contains("loaded.bpf.c:") && said.contains(expected),
         "{said}"
