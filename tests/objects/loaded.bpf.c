@@ -15,7 +15,7 @@ struct task_struct___other {
 	u64 not_in_any_kernel;
 } __core;
 
-/* What the loader sets: 1 asks a function that is not there, 2 for a field. */
+/* The loader sets it: 1 calls a function that is not there, 2 reads a field. */
 const volatile u64 chosen = 100;
 
 struct {

@@ -16,6 +16,7 @@ use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
 use crate::ops;
 use crate::options::Settings;
+use crate::rehearsal;
 
 /// A private copy of a policy with its own globals and maps. It stays on the thread that
 /// loaded it.
@@ -84,7 +85,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
             .as_ref()
             .and_then(|program| program.recording.as_ref());
         if let Some(recording) = recording {
-            let replayed = recording.replay(&runner, machine);
+            let replayed = rehearsal::replay(recording, &runner, machine);
             replayed.map_err(|reason| LoadError::Object {
                 policy: object.name().to_owned(),
                 reason,

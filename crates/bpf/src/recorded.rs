@@ -19,7 +19,7 @@ pub struct Recorded {
     pub sections: BTreeMap<usize, String>,
     /// The functions that programs begin with, by their number in the transcript.
     pub programs: BTreeMap<usize, usize>,
-    /// The programs that are run: those of the table of ops, and those that the loader has run.
+    /// The programs that are run: by the table of ops, or by the loader.
     pub roots: Vec<usize>,
 }
 
@@ -222,7 +222,7 @@ impl Maker<'_> {
             return Err(broken());
         }
         let end = |index: usize| starts.get(index + 1).copied().unwrap_or(record.insns.len());
-        // What is outside of the program is resolved first: by it copies are known again.
+        // References out of the program are resolved first: copies are known again by them.
         let mut numbers = Vec::new();
         let mut fresh = Vec::new();
         for (index, &(start, type_id)) in record.functions.iter().enumerate() {

@@ -61,7 +61,7 @@ fn jump(k: u32, jt: u8, jf: u8) -> sock_filter {
     }
 }
 
-/// The filter: who asks for one of our calls waits for the answer, everything else runs untouched.
+/// Returns the filter: a thread with one of our calls waits for the answer, everything else runs untouched.
 fn program() -> Vec<sock_filter> {
     // Programs for another processor have other numbers: none of their calls is let through.
     let mut program = vec![

@@ -12,8 +12,8 @@ use schedlab_bpf::transcript::{
     LineRecord, MapRecord, OpsRecord, ProgramRecord, Step, Transcript, World, map, program, source,
 };
 
-use crate::RecordError;
 use crate::attr::{Attr, Info, command};
+use crate::error::RecordError;
 use crate::notify::{Asked, Memory, Reply};
 use crate::shared::{Shared, anonymous};
 
@@ -23,7 +23,7 @@ pub const PREFIX: &str = "schedlab-";
 /// Numbers that a loader gets to know begin here.
 const FIRST_ID: u32 = 1;
 
-/// What a descriptor of the loader stands for.
+/// The object behind a descriptor of the loader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Object {
     Map(usize),

@@ -6,6 +6,7 @@
 
 mod arch;
 mod attr;
+mod error;
 mod filter;
 mod kernel;
 mod notify;
@@ -15,7 +16,7 @@ mod tree;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -27,6 +28,7 @@ use schedlab_bpf::originals;
 use schedlab_bpf::transcript::{Transcript, World};
 
 use arch::Call;
+pub use error::RecordError;
 use kernel::{Failure, Kernel, Object, token};
 use notify::{Asked, Next, Reply};
 use paths::Paths;
@@ -42,37 +44,6 @@ pub struct Order {
     pub folder: PathBuf,
     /// So long it may do nothing that is seen here.
     pub patience: Duration,
-}
-
-/// Why there is no transcript.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The program is not there, or is none.
-    #[error("{program} cannot be started: {reason}")]
-    Start { program: String, reason: io::Error },
-    /// The host does not let us supervise.
-    #[error(
-        "this host does not let schedlab answer system calls ({0}): it takes Linux 5.14 or newer with seccomp's user notification"
-    )]
-    Host(io::Error),
-    /// It ended first.
-    #[error("{program} ended ({how}) before it attached a scheduler{said}")]
-    Ended {
-        program: String,
-        how: String,
-        said: String,
-    },
-    /// It neither ends nor attaches.
-    #[error("{program} has done nothing for {seconds} s and attached no scheduler{said}")]
-    Idle {
-        program: String,
-        seconds: u64,
-        said: String,
-    },
-    /// A program or a map of it.
-    #[error("{0}")]
-    Program(String),
 }
 
 /// Lines of its output that are kept.
@@ -156,7 +127,7 @@ type Lines = Arc<Mutex<Vec<String>>>;
 struct Said(Lines);
 
 impl Said {
-    /// What an error adds: the last line that seems to say why.
+    /// Returns the addition to an error: the line that seems to say why.
     fn text(&self) -> String {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let tells = |line: &&String| {
@@ -165,7 +136,7 @@ impl Said {
                 .iter()
                 .any(|word| line.contains(word))
         };
-        // What libbpf prints are warnings, unless it was asked for more; those of members that are zero are none.
+        // Lines of libbpf are warnings, unless it was asked for more; a member that is zero needs no warning.
         let is_cause =
             |line: &&String| line.contains("libbpf: ") && !line.contains("skipping it as");
         let of_libbpf = lines.iter().find(is_cause);
@@ -293,7 +264,7 @@ impl Supervisor<'_> {
             Call::SetAffinity | Call::Limit => Ok(Reply::Value(0)),
             Call::PerfEventOpen => Ok(Reply::Descriptor(token("event", 0, 0)?.into(), true)),
             Call::Ioctl => Ok(self.of_ours(asked, 0)),
-            // What is announced on it never comes.
+            // It announces nothing.
             Call::EpollCtl => Ok(self.of_ours(asked, 2)),
             call => Ok(self.paths.answer(call, asked)?),
         }

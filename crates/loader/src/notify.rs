@@ -112,7 +112,7 @@ pub fn next(listener: &OwnedFd, patience: Duration) -> io::Result<Next> {
     };
     if status != 0 {
         let error = io::Error::last_os_error();
-        // Who asked was killed meanwhile.
+        // The thread was killed meanwhile.
         return match error.raw_os_error() {
             Some(libc::ENOENT | libc::EINTR) => Ok(Next::Nothing),
             _ => Err(error),
@@ -174,7 +174,7 @@ impl Asked {
         }
     }
 
-    /// The memory of who asks.
+    /// Opens the memory of the thread that asks.
     ///
     /// # Errors
     /// If the host does not let us.
@@ -184,7 +184,7 @@ impl Asked {
         Ok(Memory(file))
     }
 
-    /// What one of its descriptors is, as `/proc` names it.
+    /// Returns the name of one of its descriptors' files, as `/proc` has it.
     pub fn descriptor_name(&self, descriptor: i64) -> Option<String> {
         let path = format!("/proc/{}/fd/{}", self.thread, descriptor as i32);
         let name = std::fs::read_link(path).ok()?;
@@ -194,7 +194,7 @@ impl Asked {
     /// A copy of one of its descriptors.
     ///
     /// # Errors
-    /// If there is none, or the host does not let us.
+    /// If it is not open, or the host does not let us.
     pub fn descriptor(&self, descriptor: i32) -> io::Result<OwnedFd> {
         let process = process_of(self.thread)?;
         // SAFETY: system calls with valid arguments; a descriptor that they give is ours.

@@ -1,4 +1,4 @@
-//! Calls with paths: those of the virtual kernel lead into its folder, and what would change the host outside the working folder is
+//! Calls with paths: a path of the virtual kernel leads into its folder, and a change of the host outside the working folder is
 //! refused. It is no wall against a hostile program: a path may change after it was looked at.
 
 use std::cell::RefCell;

@@ -43,8 +43,8 @@ impl Shared {
         }
     }
 
-    /// What the loader has written since the last time: places and bytes, in words of 8 bytes. What programs have written beside it
-    /// is none of its: that may be a pointer to an object of the kernel, which differs from run to run.
+    /// Returns the words of 8 bytes that the loader has written since the last time: places and bytes. Words beside them may be
+    /// pointers of programs to objects of the kernel, which differ from run to run.
     ///
     /// # Errors
     /// If the host fails.

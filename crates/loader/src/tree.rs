@@ -12,7 +12,7 @@ use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuSet};
 use tempfile::TempDir;
 
-/// What a loader is told of the kernel and its machine.
+/// Facts that a loader finds out about the kernel and its machine.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     pub machine: &'a Machine,
@@ -27,7 +27,7 @@ pub struct Facts<'a> {
 /// Folders whose contents are the virtual kernel's alone.
 const OURS: [&str; 4] = ["/sys", "/boot", "/run/scx", "/lib/modules"];
 
-/// Files of `/proc` that are; the others are those of the process itself, mostly.
+/// Files of `/proc` that are; most others are about the process itself.
 const OF_PROC: [&str; 11] = [
     "/proc/cpuinfo",
     "/proc/stat",

@@ -1,4 +1,4 @@
-//! What a supervised program sees of the machine, and what it may not do. Shell commands stand for a loader; that of real ones is
+//! Tests the view of a supervised program on its machine, and its limits. Shell commands stand for a loader; a real one is
 //! tried in `crates/kernel/tests/loaders.rs`.
 
 use std::path::Path;

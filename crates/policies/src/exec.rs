@@ -78,7 +78,7 @@ pub fn select(
     })?;
     let mut sum = crc32fast::Hasher::new();
     std::hash::Hash::hash(&transcript, &mut sum);
-    // Of those of `SEC("syscall")` the loader has run what it needs.
+    // The loader has run what it needs of `SEC("syscall")`.
     let left_out = object
         .left_out()
         .iter()

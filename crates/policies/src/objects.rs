@@ -24,7 +24,7 @@ pub fn is_object(path: &Path) -> bool {
 pub(crate) fn kernel_types() -> &'static Arc<KernelTypes> {
     static TYPES: OnceLock<Arc<KernelTypes>> = OnceLock::new();
     TYPES.get_or_init(|| {
-        let types = KernelTypes::read(embedded::TYPES);
+        let types = schedlab_abi::kernel_types(embedded::TYPES);
         Arc::new(types.expect("the build script keeps debug information"))
     })
 }

@@ -13,7 +13,6 @@ use schedlab_machine::Machine;
 use schedlab_trace::{Scheduler, nearest_of};
 
 use crate::compile::{self, Compiled, Diagnostics};
-use crate::exec::ExecError;
 use crate::{PolicyDoc, PolicyFile, objects};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.
@@ -97,9 +96,6 @@ pub enum SelectError {
         /// The scheduler as it was asked for.
         name: String,
     },
-    /// A scheduler's own loader leads to none.
-    #[error(transparent)]
-    Exec(#[from] ExecError),
 }
 
 /// With the name of a point replaced by the policy and the options that it stands for; options that are given

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use schedlab_abi::Watch;
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
-use schedlab_policies::{SelectError, Selection};
+use schedlab_policies::Selection;
 use schedlab_trace::{CpuSet, Duration, Scheduler, counted};
 use schedlab_workload::{Part, Workload};
 
@@ -150,7 +150,7 @@ impl Inputs {
             return Ok(known.clone());
         }
         let found = schedlab_policies::exec::select(command, machine, version);
-        let found = found.map_err(SelectError::from)?;
+        let found = found?;
         self.loaders.insert(key, found.clone());
         Ok(found)
     }

@@ -20,13 +20,21 @@ use schedlab_engine::KernelVersion;
 pub use calls::timer_callback;
 pub use image::Image;
 pub use read::{Facts, read, recorded};
-pub use recording::{Recorder, Recording};
+pub use recording::{Places, Recording};
 pub use types::KernelTypes;
 pub use words::Word;
 
 use crate::host::Host;
 use crate::kconfig;
 use crate::object::LeftOut;
+
+/// Reads the types of the virtual kernel from an ELF object that was compiled with all types of include/native.
+///
+/// # Errors
+/// If it has no debug information.
+pub fn kernel_types(elf: &[u8]) -> Result<KernelTypes, String> {
+    KernelTypes::read(elf, &|version, name| calls::kfunc(version, name).is_some())
+}
 
 /// Native code lies here in an object's own addresses: behind all of its data.
 pub const CODE: u64 = 1 << 40;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use schedlab_bpf::btf::{Btf, Kind, Member, TypeId};
 use schedlab_engine::KernelVersion;
 
-use super::calls;
 use crate::dwarf::{Shape, Types};
 use crate::version;
 
@@ -37,9 +36,9 @@ impl KernelTypes {
     ///
     /// # Errors
     /// If it has no debug information.
-    pub fn read(elf: &[u8]) -> Result<KernelTypes, String> {
+    pub fn read(elf: &[u8], has_kfunc: HasKfunc<'_>) -> Result<KernelTypes, String> {
         let types = Types::read(elf).map_err(|error| error.to_string())?;
-        let of = |version| Converter::new(&types, version).convert();
+        let of = |version| Converter::new(&types, version, has_kfunc).convert();
         Ok(KernelTypes {
             v6_18: of(KernelVersion::V6_18),
             v7_2: of(KernelVersion::V7_2),
@@ -55,19 +54,24 @@ impl KernelTypes {
     }
 }
 
+/// Whether a version has a function that programs may call.
+type HasKfunc<'f> = &'f dyn Fn(KernelVersion, &str) -> bool;
+
 struct Converter<'t> {
     types: &'t Types,
     version: KernelVersion,
+    has_kfunc: HasKfunc<'t>,
     btf: Btf,
     known: BTreeMap<usize, TypeId>,
     integers: BTreeMap<(u8, bool), TypeId>,
 }
 
 impl<'t> Converter<'t> {
-    fn new(types: &'t Types, version: KernelVersion) -> Self {
+    fn new(types: &'t Types, version: KernelVersion, has_kfunc: HasKfunc<'t>) -> Self {
         Converter {
             types,
             version,
+            has_kfunc,
             btf: Btf::new(),
             known: BTreeMap::new(),
             integers: BTreeMap::new(),
@@ -118,7 +122,7 @@ impl<'t> Converter<'t> {
 
     /// Adds a function that programs may call, unless the version has none of the name.
     fn kfunc(&mut self, name: &str, at: usize) {
-        if calls::kfunc(self.version, name).is_some() {
+        if (self.has_kfunc)(self.version, name) {
             let prototype = self.id(at);
             self.btf.add(name, Kind::Func(prototype), 0);
         }
