@@ -90,7 +90,7 @@ pub struct Program {
     table: Vec<u8>,
     /// Of one that its own loader has loaded: what comes before a run.
     pub recording: Option<Recording>,
-    /// Functions that run beside those of ops, before the scheduler is attached.
+    /// Functions that run before the scheduler is attached, and are no ops.
     before: Vec<usize>,
     translated: [OnceLock<Result<Arc<Translated>, String>>; 2],
 }

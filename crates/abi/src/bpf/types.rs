@@ -11,7 +11,7 @@ use crate::version;
 /// Types of this prefix are prototypes of the kernel's functions (crates/policies/src/types/kfuncs.h).
 const KFUNC: &str = "kfunc__";
 
-/// Types of this prefix are those of functions to which programs are attached.
+/// Types of this prefix are prototypes of functions to which programs are attached.
 const TARGET: &str = "target__";
 
 /// Members that are integers in include/native, whose size is the same with every compiler, and enumerations in the kernel.
