@@ -80,8 +80,37 @@ pub(crate) fn left_out(program: &LeftOut, path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use schedlab_abi::KernelVersion;
+
     #[test]
     fn the_types_of_the_virtual_kernel_are_there() {
         super::kernel_types();
+    }
+
+    /// A loader finds a function by its prototype alone.
+    #[test]
+    fn each_kfunc_has_a_prototype() {
+        let sources = [
+            include_str!("../../abi/src/bpf/calls.rs"),
+            include_str!("../../abi/src/bpf/masks.rs"),
+        ];
+        let types = super::kernel_types().of(KernelVersion::V7_2);
+        let lines = sources.iter().flat_map(|source| source.lines());
+        let names = lines.filter_map(|line| {
+            let line = line.trim_start().trim_start_matches("| ");
+            let (name, _) = line.strip_prefix('"')?.split_once('"')?;
+            let plain = name.trim_start_matches("__");
+            (plain.starts_with("bpf_") || plain.starts_with("scx_bpf_")).then_some(name)
+        });
+        let mut nr = 0;
+        for name in names {
+            nr += 1;
+            let missing = types.named(name).is_empty();
+            assert!(
+                !missing,
+                "{name}: add it to crates/policies/src/types/kfuncs.h"
+            );
+        }
+        assert!(nr > 80, "{nr} were found");
     }
 }
