@@ -22,7 +22,7 @@ pub struct Inputs {
     rtapp: BTreeMap<String, (Arc<str>, u32)>,
     /// Those that are sources, by whether they are watched, too; the others come with the program.
     schedulers: BTreeMap<(String, bool), Selection>,
-    /// Those of their own loaders, by command, machine and kernel.
+    /// Schedulers by their own loaders, by command, machine and kernel.
     loaders: BTreeMap<String, Selection>,
 }
 
