@@ -82,7 +82,8 @@ fn main() {
     if let Err(message) = compiled {
         panic!("{} does not compile:\n{message}", types.display());
     }
-    println!("cargo::rerun-if-changed={FROM_HERE}/{}", types.display());
+    let folder = types.parent().expect("it lies in a folder");
+    println!("cargo::rerun-if-changed={FROM_HERE}/{}", folder.display());
     list += "pub static TYPES: &[u8] = include_bytes!(\"types.so\");\n";
 
     list += "pub static HEADERS: &[(&str, &str)] = &[\n";

@@ -18,12 +18,22 @@ pub struct Arena {
 impl Arena {
     pub fn new(pages: usize) -> std::io::Result<Arena> {
         let bytes = (pages * PAGE).min(BYTES_MAX);
-        Ok(Arena {
-            reserved: Reservation::new(bytes, BYTES_MAX)?,
-            used: vec![false; bytes / PAGE],
+        Ok(Arena::of(Reservation::new(bytes, BYTES_MAX)?))
+    }
+
+    /// One that begins at an address, a multiple of 4 GiB.
+    pub fn at(pages: usize, address: u64) -> std::io::Result<Arena> {
+        let bytes = (pages * PAGE).min(BYTES_MAX);
+        Ok(Arena::of(Reservation::at(bytes, address as usize)?))
+    }
+
+    fn of(reserved: Reservation) -> Arena {
+        Arena {
+            used: vec![false; reserved.len() / PAGE],
+            reserved,
             // Offset 0 is never handed out: the lower half of such a pointer would look like NULL.
             first_free: 1,
-        })
+        }
     }
 
     /// Where it begins.
@@ -84,6 +94,19 @@ impl Arena {
             self.first_free += 1;
         }
         0
+    }
+
+    /// Where pages begin that are in use.
+    pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
+        let pages = self.used.iter().enumerate();
+        pages
+            .filter(|(_, used)| **used)
+            .map(|(page, _)| page * PAGE)
+    }
+
+    /// Whether the page at an offset is in use.
+    pub fn is_used(&self, offset: usize) -> bool {
+        self.used.get(offset / PAGE) == Some(&true)
     }
 
     fn is_free(&self, first: usize, pages: usize) -> bool {

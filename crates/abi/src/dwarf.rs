@@ -284,6 +284,11 @@ impl Types {
             .collect()
     }
 
+    /// Whether it is a type of functions.
+    pub fn is_function(&self, at: usize) -> bool {
+        self.entry(at).tag == constants::DW_TAG_subroutine_type.0
+    }
+
     /// A type as C writes it.
     pub fn type_name(&self, type_at: Option<usize>) -> String {
         let Some(at) = type_at else {

@@ -1005,6 +1005,27 @@ impl Runner {
         self.run::<AUDITED>(env, op, true)
     }
 
+    /// Runs a program that is no op, on `env.cpu` and the fiber of the caller: a function of the object's by its number there.
+    pub fn call_program(&self, env: &Env<'_>, function: usize, argument: u64) -> u64 {
+        let context = Context(self.host);
+        let entry = context.with(|host| host.image.bpf().and_then(|image| image.entry(function)));
+        let entry = entry.expect("the program is linked");
+        // SAFETY: the environment outlives the call, and is forgotten after it.
+        unsafe { context.choose(std::ptr::from_ref(env).cast()) };
+        context.with(|host| host.current().begin(false));
+        // SAFETY: the host lives as long as we do; the code is the program's, which takes the host first.
+        let result = unsafe {
+            trap::enter(&(*self.host).foreign);
+            entry(context.run(), argument, 0, 0, 0, 0)
+        };
+        context.charge_instructions();
+        context.with(|host| {
+            trap::leave(&host.foreign);
+            host.env = std::ptr::null();
+        });
+        result
+    }
+
     #[inline(always)]
     fn run<const AUDITED: bool>(&self, env: &Env<'_>, op: &OpCall, nested: bool) -> i64 {
         let (context, cpu) = (Context(self.host), env.cpu);

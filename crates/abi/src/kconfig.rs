@@ -35,6 +35,22 @@ pub fn unknown(variable: &str) -> String {
     )
 }
 
+/// Returns the kernel's configuration on a machine, as a loader reads it.
+pub fn configuration(machine: &Machine, version: KernelVersion) -> Vec<(String, String)> {
+    /// Lists the features that a loader asks for.
+    const ON: [&str; 6] = [
+        "CONFIG_BPF",
+        "CONFIG_BPF_SYSCALL",
+        "CONFIG_DEBUG_INFO_BTF",
+        "CONFIG_NUMA",
+        "CONFIG_SCHED_CLASS_EXT",
+        "CONFIG_SMP",
+    ];
+    let on = ON.map(|name| (name.to_owned(), "y".to_owned()));
+    let values = Values::new(machine, version).lines();
+    on.into_iter().chain(values).collect()
+}
+
 /// Returns the value of a variable on a machine.
 fn value(variable: &str, machine: &Machine, version: KernelVersion) -> Option<u64> {
     match variable {
@@ -274,6 +290,15 @@ impl Values {
     pub(crate) fn new(machine: &Machine, version: KernelVersion) -> Values {
         let value = |variable| value(variable, machine, version).expect("known ones have values");
         Values(KNOWN.map(value))
+    }
+
+    /// Returns the lines of the kernel's configuration, as its file in `/boot` has them.
+    pub(crate) fn lines(&self) -> Vec<(String, String)> {
+        let known = KNOWN.iter().zip(self.0);
+        let known = known.filter(|(name, _)| name.starts_with("CONFIG_"));
+        known
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect()
     }
 
     /// Returns the value of a variable, if the virtual kernel has one.

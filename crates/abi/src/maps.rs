@@ -2,6 +2,8 @@
 //!
 //! Values never move while they exist, so a policy may keep pointers to them during an op.
 
+mod loader;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 

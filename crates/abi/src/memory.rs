@@ -43,6 +43,22 @@ impl Reservation {
         })
     }
 
+    /// So many bytes at an address, of which nothing may be in use.
+    pub fn at(bytes: usize, address: usize) -> io::Result<Reservation> {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let wanted = address as *mut libc::c_void;
+        // SAFETY: a fresh private mapping, which replaces none.
+        let start = unsafe { libc::mmap(wanted, bytes, PROT_NONE, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Reservation {
+            base: start.cast(),
+            bytes,
+            mapped: (start, bytes),
+        })
+    }
+
     /// Its bytes.
     pub fn len(&self) -> usize {
         self.bytes

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
+use schedlab_bpf::transcript::Transcript;
 
 use crate::bpf::{self, KernelTypes, decisions::Decisions};
 use crate::dwarf::{Shape, Types, Variable};
@@ -290,6 +291,28 @@ impl Object {
                     false => Err(ObjectErrors(errors)),
                 }
             }
+            Err(error) => {
+                errors.insert(0, error);
+                Err(ObjectErrors(errors))
+            }
+        }
+    }
+
+    /// Makes an object of what a scheduler's own loader has loaded.
+    ///
+    /// # Errors
+    /// As [`Object::from_elf`].
+    pub fn from_transcript(
+        name: &str,
+        transcript: &Transcript,
+        types: &Arc<KernelTypes>,
+    ) -> Result<Arc<Object>, ObjectErrors> {
+        let mut errors = Vec::new();
+        match bpf::recorded(name, transcript, types, &mut errors) {
+            Ok(facts) if errors.is_empty() => {
+                Ok(Arc::new(Object::of_facts(name, Vec::new(), facts)))
+            }
+            Ok(_) => Err(ObjectErrors(errors)),
             Err(error) => {
                 errors.insert(0, error);
                 Err(ObjectErrors(errors))

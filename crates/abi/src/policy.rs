@@ -16,6 +16,7 @@ use crate::layout::NR_CPUS_MAX;
 use crate::object::Object;
 use crate::ops;
 use crate::options::Settings;
+use crate::rehearsal;
 
 /// A private copy of a policy with its own globals and maps. It stays on the thread that
 /// loaded it.
@@ -79,6 +80,17 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
             policy: object.name().to_owned(),
             reason: error.to_string(),
         })?;
+        let recording = object
+            .program
+            .as_ref()
+            .and_then(|program| program.recording.as_ref());
+        if let Some(recording) = recording {
+            let replayed = rehearsal::replay(recording, &runner, machine);
+            replayed.map_err(|reason| LoadError::Object {
+                policy: object.name().to_owned(),
+                reason,
+            })?;
+        }
         let host = runner.host();
         if ops::name(&host.ops).is_none() {
             return Err(LoadError::Name {

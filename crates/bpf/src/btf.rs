@@ -42,8 +42,11 @@ pub enum Kind {
     Restrict(TypeId),
     TypeTag(TypeId),
     Func(TypeId),
-    /// Types of its parameters.
-    FuncProto(Vec<TypeId>),
+    /// Result and parameters.
+    FuncProto {
+        returns: TypeId,
+        parameters: Vec<(String, TypeId)>,
+    },
     Var(TypeId),
     /// Variables with their places in the section.
     Datasec(Vec<SectionVar>),
@@ -308,10 +311,13 @@ impl Btf {
             13 => {
                 let mut parameters = Vec::new();
                 for _ in 0..count {
-                    words.next()?;
-                    parameters.push(words.next()?);
+                    let name = self.string(words.next()?)?.to_owned();
+                    parameters.push((name, words.next()?));
                 }
-                Kind::FuncProto(parameters)
+                Kind::FuncProto {
+                    returns: third,
+                    parameters,
+                }
             }
             14 => {
                 words.next()?;
@@ -464,14 +470,14 @@ impl Btf {
     }
 
     /// The types of a function's parameters.
-    pub fn parameters(&self, function: &str) -> &[TypeId] {
+    pub fn parameters(&self, function: &str) -> &[(String, TypeId)] {
         let ids = self.named(function).iter();
         let mut protos = ids.filter_map(|id| match self.get(*id).kind {
             Kind::Func(proto) => Some(&self.get(proto).kind),
             _ => None,
         });
         match protos.next() {
-            Some(Kind::FuncProto(parameters)) => parameters,
+            Some(Kind::FuncProto { parameters, .. }) => parameters,
             _ => &[],
         }
     }
@@ -518,7 +524,13 @@ impl Type {
                     .for_each(|member| shift(&mut member.type_id));
             }
             Kind::Datasec(vars) => vars.iter_mut().for_each(|var| shift(&mut var.var)),
-            Kind::FuncProto(parameters) => parameters.iter_mut().for_each(shift),
+            Kind::FuncProto {
+                returns,
+                parameters,
+            } => {
+                shift(returns);
+                parameters.iter_mut().for_each(|(_, of)| shift(of));
+            }
             _ => {}
         }
     }
@@ -538,7 +550,13 @@ impl Type {
                 members.iter().map(|member| member.type_id).collect()
             }
             Kind::Datasec(vars) => vars.iter().map(|var| var.var).collect(),
-            Kind::FuncProto(parameters) => parameters.clone(),
+            Kind::FuncProto {
+                returns,
+                parameters,
+            } => {
+                let of_parameters = parameters.iter().map(|(_, of)| *of);
+                of_parameters.chain([*returns]).collect()
+            }
             _ => Vec::new(),
         }
     }

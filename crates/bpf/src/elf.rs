@@ -38,6 +38,8 @@ pub enum Link {
     Extern(String),
     /// A helper by its number.
     Helper(i32),
+    /// A loader has found nothing: what it looked for.
+    Missing(String),
 }
 
 /// A function of the object.

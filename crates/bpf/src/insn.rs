@@ -90,7 +90,7 @@ pub mod pseudo {
 pub const FRAME: u8 = 10;
 
 /// One slot of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Insn {
     pub code: u8,
     pub dst: u8,

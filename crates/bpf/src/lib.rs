@@ -5,12 +5,16 @@
 
 pub mod btf;
 pub mod btf_ext;
+mod btf_write;
 pub mod core_relo;
 pub mod elf;
 pub mod insn;
 pub mod interpret;
 pub mod join;
 pub mod link;
+pub mod originals;
 pub mod program;
+pub mod recorded;
+pub mod transcript;
 pub mod translate;
 pub mod verify;

@@ -271,6 +271,7 @@ impl Linker<'_> {
                 Ref::Data(start + offset)
             }
             Link::Extern(name) => return self.resolve_extern(function, slot, name),
+            Link::Missing(what) => self.poison(format!("{what} is not in the virtual kernel")),
         };
         if insn.is_wide() {
             function.insns[slot].src = match reference {
@@ -317,8 +318,9 @@ impl Linker<'_> {
         }
         match kfunc {
             None if !is_weak => {
-                let poison =
-                    self.poison(format!("kernel symbol {name} is not in the virtual kernel"));
+                let poison = self.poison(format!(
+                    "kernel symbol {known} is not in the virtual kernel"
+                ));
                 put_poison(function, slot, poison);
             }
             found => {

@@ -174,7 +174,8 @@ pub struct SimArgs {
     pub workload: String,
     #[command(flatten)]
     pub common: SimCommon,
-    /// Schedulers: names with options, or paths of .bpf.c or .bpf.o files; `all` for every one that has a name
+    /// Schedulers: names with options, paths of .bpf.c or .bpf.o files, or `exec:PROGRAM ARGUMENTS` for a scheduler by its own loader (sim
+    /// alone); `all` for every one that has a name
     #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
     pub schedulers: String,
     /// Machine profile: a name, or the path of a .toml file

@@ -41,6 +41,14 @@ pub fn stall_bound_ns(has_policy: bool) -> Option<u64> {
 /// Unknown names, files that do not compile, wrong options.
 pub fn check(scheduler: &Scheduler) -> Result<()> {
     let Scheduler { name, options } = scheduler;
+    if let Some(command) = scheduler.exec() {
+        return Err(Error::Missing {
+            what: format!("the use of {name} in a real kernel"),
+            remedy: format!(
+                "simulate it (schedlab sim), or start `{command}` yourself and run under -s kernel"
+            ),
+        });
+    }
     if !scheduler.is_kernels_own() {
         return load::check_options(&policy::resolve(name)?, options);
     }

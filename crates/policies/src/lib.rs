@@ -5,6 +5,7 @@
 
 pub mod compile;
 pub mod doc;
+pub mod exec;
 mod for_bpf;
 pub mod objects;
 mod said;

@@ -23,10 +23,10 @@ pub fn is_object(path: &Path) -> bool {
 ///
 /// # Panics
 /// If the compiler that built this program left no debug information; a test reads them.
-fn kernel_types() -> &'static Arc<KernelTypes> {
+pub(crate) fn kernel_types() -> &'static Arc<KernelTypes> {
     static TYPES: OnceLock<Arc<KernelTypes>> = OnceLock::new();
     TYPES.get_or_init(|| {
-        let types = KernelTypes::read(embedded::TYPES);
+        let types = schedlab_abi::kernel_types(embedded::TYPES);
         Arc::new(types.expect("the build script keeps debug information"))
     })
 }
@@ -113,7 +113,7 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
     })
 }
 
-fn left_out(program: &LeftOut, path: &Path) -> String {
+pub(crate) fn left_out(program: &LeftOut, path: &Path) -> String {
     let place = match program.place.is_empty() {
         true => path.display().to_string(),
         false => program.place.clone(),
@@ -131,8 +131,37 @@ fn left_out(program: &LeftOut, path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use schedlab_abi::KernelVersion;
+
     #[test]
     fn the_types_of_the_virtual_kernel_are_there() {
         super::kernel_types();
+    }
+
+    /// A loader finds a function by its prototype alone.
+    #[test]
+    fn each_kfunc_has_a_prototype() {
+        let sources = [
+            include_str!("../../abi/src/bpf/calls.rs"),
+            include_str!("../../abi/src/bpf/masks.rs"),
+        ];
+        let types = super::kernel_types().of(KernelVersion::V7_2);
+        let lines = sources.iter().flat_map(|source| source.lines());
+        let names = lines.filter_map(|line| {
+            let line = line.trim_start().trim_start_matches("| ");
+            let (name, _) = line.strip_prefix('"')?.split_once('"')?;
+            let plain = name.trim_start_matches("__");
+            (plain.starts_with("bpf_") || plain.starts_with("scx_bpf_")).then_some(name)
+        });
+        let mut nr = 0;
+        for name in names {
+            nr += 1;
+            let missing = types.named(name).is_empty();
+            assert!(
+                !missing,
+                "{name}: add it to crates/policies/src/types/kfuncs.h"
+            );
+        }
+        assert!(nr > 80, "{nr} were found");
     }
 }

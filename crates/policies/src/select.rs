@@ -88,6 +88,14 @@ pub enum SelectError {
     /// An option is wrong.
     #[error(transparent)]
     Option(#[from] OptionError),
+    /// A scheduler of its own loader is asked for without a machine ([`crate::exec::select`]).
+    #[error(
+        "{name} has no options here, and can be neither listed nor swept: give the loader its own arguments"
+    )]
+    Loader {
+        /// The scheduler as it was asked for.
+        name: String,
+    },
 }
 
 /// With the name of a point replaced by the policy and the options that it stands for; options that are given
@@ -123,7 +131,7 @@ pub fn doc(name: &str) -> Result<PolicyDoc, SelectError> {
     if let Some(file) = crate::find(name) {
         return Ok(file.doc());
     }
-    if objects::is_object(Path::new(name)) {
+    if objects::is_object(Path::new(name)) || Scheduler::plain(name).exec().is_some() {
         return Ok(PolicyDoc::parse(""));
     }
     let source = fs::read_to_string(name).map_err(|error| Diagnostics {
@@ -193,6 +201,9 @@ pub fn select_watched(scheduler: &Scheduler) -> Result<Selection, SelectError> {
 
 fn find(scheduler: &Scheduler, audit: bool) -> Result<Selection, SelectError> {
     let Scheduler { name, options } = spelled_out(scheduler);
+    if scheduler.exec().is_some() {
+        return Err(SelectError::Loader { name });
+    }
     let (object, warnings, sum) = if scheduler.is_path() {
         compiled(Path::new(&name), audit, |it| {
             let warnings = Arc::clone(&it.warnings);

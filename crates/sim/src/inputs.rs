@@ -22,6 +22,8 @@ pub struct Inputs {
     rtapp: BTreeMap<String, (Arc<str>, u32)>,
     /// Those that are sources, by whether they are watched, too; the others come with the program.
     schedulers: BTreeMap<(String, bool), Selection>,
+    /// Schedulers by their own loaders, by command, machine and kernel.
+    loaders: BTreeMap<String, Selection>,
 }
 
 /// A run that nothing can change any more.
@@ -81,7 +83,13 @@ impl Inputs {
         }
         let watch = watch(spec);
         let is_watched = matches!(watch, Ok(Some(_)));
-        let scheduler = self.scheduler(&spec.scheduler, is_watched)?;
+        let scheduler = match spec.scheduler.exec() {
+            Some(command) => {
+                let machine = spec_machine(spec, &profile)?;
+                Some(self.exec(command, spec, &machine, version)?)
+            }
+            None => self.scheduler(&spec.scheduler, is_watched)?,
+        };
         if let Some(sum) = scheduler.as_ref().and_then(|found| found.sum) {
             add(&spec.scheduler.name, sum);
         }
@@ -124,6 +132,29 @@ impl Inputs {
         Ok(read)
     }
 
+    /// Runs a scheduler's own loader, once for each machine and kernel.
+    fn exec(
+        &mut self,
+        command: &str,
+        spec: &SimSpec,
+        machine: &Machine,
+        version: KernelVersion,
+    ) -> Result<Selection, SchedulerError> {
+        if spec.audit {
+            return Err(SchedulerError::Exec {
+                what: "--audit needs a source",
+            });
+        }
+        let key = format!("{command} {} {:?} {version:?}", spec.machine, spec.cpus);
+        if let Some(known) = self.loaders.get(&key) {
+            return Ok(known.clone());
+        }
+        let found = schedlab_policies::exec::select(command, machine, version);
+        let found = found?;
+        self.loaders.insert(key, found.clone());
+        Ok(found)
+    }
+
     fn scheduler(
         &mut self,
         scheduler: &Scheduler,
@@ -157,6 +188,18 @@ fn watch(spec: &SimSpec) -> Result<Option<Watch>, String> {
             Err(why) => Err(why.to_string()),
         },
     }
+}
+
+/// Returns the machine of a specification.
+fn spec_machine(spec: &SimSpec, profile: &Machine) -> Result<Machine, SimError> {
+    let mut machine = Machine::clone(profile);
+    if let Some(layout) = spec.task_layout {
+        machine = machine.with_layout(layout)?;
+    }
+    if let Some(cpus) = spec.cpus {
+        machine = machine.with_cpus(cpus)?;
+    }
+    Ok(machine)
 }
 
 impl Prepared {
@@ -224,14 +267,7 @@ impl Prepared {
     }
 
     pub(crate) fn machine(&self) -> Result<Machine, SimError> {
-        let mut machine = Machine::clone(&self.profile);
-        if let Some(layout) = self.spec.task_layout {
-            machine = machine.with_layout(layout)?;
-        }
-        if let Some(cpus) = self.spec.cpus {
-            machine = machine.with_cpus(cpus)?;
-        }
-        Ok(machine)
+        spec_machine(&self.spec, &self.profile)
     }
 
     pub(crate) fn workload(&self, machine: &Machine) -> Result<Workload, SimError> {

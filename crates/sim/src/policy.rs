@@ -7,6 +7,7 @@ use schedlab_engine::consts::ops;
 use schedlab_engine::policy::{OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
+use schedlab_policies::exec::ExecError;
 use schedlab_policies::{PolicyDoc, SelectError, Selection};
 use schedlab_trace::{Instant, Recorder, Scheduler, TaskId};
 use schedlab_workload::Counters;
@@ -197,6 +198,15 @@ pub enum SchedulerError {
         /// Its name.
         name: String,
     },
+    /// Something is asked that a scheduler's own loader does not give.
+    #[error("exec: {what}; a scheduler of its own loader has none")]
+    Exec {
+        /// The rule.
+        what: &'static str,
+    },
+    /// Its own loader leads to no scheduler.
+    #[error(transparent)]
+    Loader(#[from] ExecError),
     /// Its source or its options are wrong.
     #[error(transparent)]
     Select(#[from] SelectError),

@@ -24,8 +24,19 @@ impl Scheduler {
         self.name == Self::KERNELS_OWN
     }
 
+    /// The beginning of one that its own loader loads: `exec:PROGRAM ARGUMENTS…`.
+    pub const EXEC: &str = "exec:";
+
+    /// Returns the command of its own loader, if it has one.
+    pub fn exec(&self) -> Option<&str> {
+        self.name.strip_prefix(Self::EXEC)
+    }
+
     /// One scheduler; options follow the first `:`, for a path the first one behind `.bpf.c` or `.bpf.o`.
     pub fn parse(text: &str) -> Scheduler {
+        if text.starts_with(Self::EXEC) {
+            return Scheduler::plain(text);
+        }
         let endings = [".bpf.c", ".bpf.o"].map(|ending| Some(text.find(ending)? + ending.len()));
         let path = endings.into_iter().flatten().min().unwrap_or(0);
         let (name, options) = match text[path..].find(':') {
@@ -85,12 +96,14 @@ impl Scheduler {
 
     /// Returns whether it is the path of an object, which is already compiled.
     pub fn is_object(&self) -> bool {
-        self.name.ends_with(".o")
+        self.name.ends_with(".o") && self.exec().is_none()
     }
 
     /// Returns whether it is the path of a policy's source or object, not a name.
     pub fn is_path(&self) -> bool {
-        self.name.ends_with(".c") || self.name.ends_with(".o") || self.name.contains('/')
+        let is_path =
+            |name: &str| name.ends_with(".c") || name.ends_with(".o") || name.contains('/');
+        is_path(&self.name) && self.exec().is_none()
     }
 
     /// Returns a list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
@@ -216,6 +229,8 @@ mod tests {
             ("/od:d/p.bpf.c:x=1", &[("/od:d/p.bpf.c", "x=1")]),
             ("a:file=/tmp/x,b", &[("a", "file=/tmp/x"), ("b", "")]),
             ("a: x = 1, b", &[("a", "x=1"), ("b", "")]),
+            ("exec:./x -a b=1,c", &[("exec:./x -a b=1", ""), ("c", "")]),
+            ("c,exec:x --a=b:c", &[("c", ""), ("exec:x --a=b:c", "")]),
         ] {
             assert_eq!(list(text), pairs(expected), "{text}");
         }

@@ -231,8 +231,8 @@ fn call(elf: &Elf, it: &Call) -> Result<CheckedCall, String> {
             it.program
         ));
     };
-    let target = elf.btf.parameters(&it.program).first().copied();
-    let target = target.and_then(|id| match elf.btf.get(elf.btf.plain(id)).kind {
+    let target = elf.btf.parameters(&it.program).first();
+    let target = target.and_then(|&(_, id)| match elf.btf.get(elf.btf.plain(id)).kind {
         Kind::Ptr(to) => Some(elf.btf.plain(to)).filter(|to| *to > 0),
         _ => None,
     });

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use schedlab_bpf::elf::Link;
+use schedlab_bpf::translate::Entry;
 use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 
@@ -119,9 +120,16 @@ impl Image {
                 let index = index.ok_or("a variable points to a map that is not there")?;
                 Ok(self.pointer(index as u64 * 8) as u64)
             }
-            Link::Function(function) => Ok(self.entry(*function).unwrap_or(0) as u64),
+            Link::Function(function) => Ok(self.address(*function).unwrap_or(0) as u64),
             _ => Ok(0),
         }
+    }
+
+    /// The code of a function of the object, if it is linked.
+    pub fn entry(&self, function: usize) -> Option<Entry> {
+        let origins = &self.code.linked.origins;
+        let number = origins.iter().position(|of| *of == function)?;
+        Some(self.code.code.entry(number))
     }
 
     /// Where the data begin.
@@ -174,25 +182,23 @@ impl Image {
     fn program(&self, program: &Program, function: usize) -> Beside {
         Beside {
             after: false,
-            entry: self.entry(function).expect("programs that run are linked"),
+            entry: self.address(function).expect("programs that run are linked"),
             name: program.elf.functions[function].name.clone(),
             argument: Vec::new(),
             place: String::new(),
         }
     }
 
-    /// The native code of a function.
-    fn entry(&self, function: usize) -> Option<usize> {
-        let mut origins = self.code.linked.origins.iter();
-        let number = origins.position(|of| *of == function)?;
-        Some(self.code.code.entry(number) as usize)
+    /// Where the native code of a function begins.
+    fn address(&self, function: usize) -> Option<usize> {
+        self.entry(function).map(|entry| entry as usize)
     }
 
     /// The table of ops, with the addresses of native code.
     pub fn ops(&self, program: &Program) -> Ops {
         let mut table = program.table.clone();
         for &(at, function) in &program.ops {
-            let entry = self.entry(function);
+            let entry = self.address(function);
             let entry = entry.expect("the functions of ops are linked");
             table[at..at + 8].copy_from_slice(&entry.to_ne_bytes());
         }

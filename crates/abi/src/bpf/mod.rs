@@ -7,6 +7,7 @@ pub mod fields;
 mod image;
 mod masks;
 mod read;
+mod recording;
 mod types;
 mod words;
 
@@ -22,7 +23,8 @@ use schedlab_engine::KernelVersion;
 
 pub use calls::timer_callback;
 pub use image::{Beside, Image};
-pub use read::{Facts, read};
+pub use read::{Facts, read, recorded};
+pub use recording::{Places, Recording};
 pub use types::KernelTypes;
 pub use words::Word;
 
@@ -30,6 +32,14 @@ use crate::host::Host;
 use crate::kconfig;
 use crate::object::LeftOut;
 use decisions::Checked;
+
+/// Reads the types of the virtual kernel from an ELF object that was compiled with all types of include/native.
+///
+/// # Errors
+/// If it has no debug information.
+pub fn kernel_types(elf: &[u8]) -> Result<KernelTypes, String> {
+    KernelTypes::read(elf, &|version, name| calls::kfunc(version, name).is_some())
+}
 
 /// Native code lies here in an object's own addresses: behind all of its data.
 pub const CODE: u64 = 1 << 40;
@@ -87,6 +97,10 @@ pub struct Program {
     pub decisions: Checked,
     /// Programs that run where a scheduler is attached, before `ops.init()`: they hang on `bpf_scx_reg()`.
     attach: Vec<usize>,
+    /// Of one that its own loader has loaded: what comes before a run.
+    pub recording: Option<Recording>,
+    /// Functions that run before the scheduler is attached, and are no ops.
+    before: Vec<usize>,
     translated: [OnceLock<Result<Arc<Translated>, String>>; 2],
 }
 
@@ -113,7 +127,8 @@ impl Program {
             };
             let ops = self.ops.iter().map(|(_, function)| *function);
             let called = self.decisions.calls.iter().map(|call| call.function);
-            let roots: Vec<usize> = ops.chain(called).chain(self.attach.clone()).collect();
+            let before = self.attach.iter().chain(&self.before).copied();
+            let roots: Vec<usize> = ops.chain(called).chain(before).collect();
             let linked = link(&self.elf, &roots, &kernel).map_err(|error| error.to_string())?;
             let code = translate(&linked.unit, LAYOUT).map_err(|error| error.to_string())?;
             Ok(Arc::new(Translated { linked, code }))
@@ -158,7 +173,9 @@ impl Program {
         let functions = self.elf.functions.iter().enumerate();
         let called = |index| {
             let mut calls = self.decisions.calls.iter();
-            self.attach.contains(&index) || calls.any(|call| call.function == index)
+            self.attach.contains(&index)
+                || self.before.contains(&index)
+                || calls.any(|call| call.function == index)
         };
         let beside = functions.filter(|(index, it)| {
             !it.section.starts_with(['.', '?'])

@@ -3,13 +3,15 @@
 use std::sync::{Arc, OnceLock};
 
 use schedlab_bpf::btf::{Btf, Kind, TypeId, essential};
-use schedlab_bpf::elf::{Elf, StructOps};
+use schedlab_bpf::elf::{Elf, Link, StructOps};
 use schedlab_bpf::join::join;
 use schedlab_bpf::link::Placement;
+use schedlab_bpf::recorded::{self, Recorded};
+use schedlab_bpf::transcript::Transcript;
 use schedlab_engine::KernelVersion;
 
-use super::decisions::Decisions;
-use super::{KernelTypes, Program, VirtualKernel};
+use super::decisions::{Checked, Decisions};
+use super::{KernelTypes, Program, Recording, VirtualKernel};
 use crate::ObjectError;
 use crate::layout::{NR_CPUS_MAX, Ops};
 use crate::map_def::{self, MapDef, Special};
@@ -112,11 +114,117 @@ pub fn read(
             table,
             decisions: checked,
             attach,
+            recording: None,
+            before: Vec::new(),
             enumerators,
             translated: [OnceLock::new(), OnceLock::new()],
             elf,
         },
     })
+}
+
+/// Reads what a loader has loaded. Adds to `errors` what is wrong where others can still be found.
+pub fn recorded(
+    policy: &str,
+    transcript: &Transcript,
+    types: &Arc<KernelTypes>,
+    errors: &mut Vec<ObjectError>,
+) -> Result<Facts, ObjectError> {
+    let unreadable = |reason: String| ObjectError::Unreadable {
+        policy: policy.to_owned(),
+        reason,
+    };
+    let mut recorded =
+        recorded::object(transcript).map_err(|error| unreadable(error.to_string()))?;
+    let kept = keep_known(&mut recorded, transcript);
+    let elf = &recorded.elf;
+    let version = KernelVersion::V7_2;
+    let kernel = VirtualKernel {
+        types: types.of(version),
+        version,
+    };
+    let (placement, _) = Placement::new(elf, &kernel).map_err(|error| unreadable(error.0))?;
+    let mut maps = Vec::new();
+    for &index in &kept {
+        let record = &transcript.maps[recorded.maps[index]];
+        let mut map = MapDef {
+            name: elf.maps[index].name.clone(),
+            kind: record.kind,
+            key_size: record.key_size,
+            value_size: record.value_size,
+            max_entries: record.max_entries,
+            flags: record.flags,
+            special: Special::default(),
+            address: index as u64 * 8,
+        };
+        special(&elf.btf, record.value_type, 0, &mut map.special);
+        match map_def::check(&map) {
+            Ok(()) => maps.push(map),
+            Err(reason) => errors.push(ObjectError::Map {
+                policy: policy.to_owned(),
+                place: policy.to_owned(),
+                map: map.name,
+                reason,
+            }),
+        }
+    }
+    let mut table = vec![0u8; size_of::<Ops>()];
+    let mut functions = Vec::new();
+    if let Some(ops) = &transcript.ops {
+        let bytes = ops.bytes.len().min(table.len());
+        table[..bytes].copy_from_slice(&ops.bytes[..bytes]);
+        let programs = ops.programs.iter();
+        functions.extend(programs.map(|(at, program)| (*at, recorded.programs[program])));
+    }
+    let is_op = |function: &usize| functions.iter().any(|(_, op)| op == function);
+    let roots = recorded.roots.iter().map(|root| recorded.programs[root]);
+    let before = roots.filter(|root| !is_op(root)).collect();
+    let globals = variables(elf, &placement).into_iter();
+    let globals = globals.map(|it| (it.name, it.address, it.bytes as usize));
+    Ok(Facts {
+        ops_name: transcript
+            .ops
+            .as_ref()
+            .map_or(String::new(), |ops| ops.name.clone()),
+        file: file_of(elf, &functions),
+        maps,
+        options: Vec::new(),
+        globals: globals.collect(),
+        program: Program {
+            types: Arc::clone(types),
+            placement,
+            ops: functions,
+            table,
+            decisions: Checked::default(),
+            attach: Vec::new(),
+            recording: Some(Recording::new(transcript, &recorded, &kept)),
+            before,
+            enumerators: Vec::new(),
+            translated: [OnceLock::new(), OnceLock::new()],
+            elf: recorded.elf,
+        },
+    })
+}
+
+/// Returns which maps are of a kind that the virtual kernel has. The use of another one ends the run where it is reached: much of a
+/// scheduler is for features that its loader has turned off.
+fn keep_known(recorded: &mut Recorded, transcript: &Transcript) -> Vec<usize> {
+    let mut kept = Vec::new();
+    for (index, number) in recorded.maps.iter().enumerate() {
+        let kind = map_def::name_of(transcript.maps[*number].kind);
+        if map_def::is_known_kind(&kind) {
+            kept.push(index);
+            continue;
+        }
+        let name = &recorded.elf.maps[index].name;
+        let functions = recorded.elf.functions.iter_mut();
+        for link in functions.flat_map(|function| function.links.values_mut()) {
+            if matches!(link, Link::Map(of) if of == name) {
+                *link = Link::Missing(format!("the map `{name}`, of type {kind},"));
+            }
+        }
+    }
+    kept
 }
 
 /// An array that has a section for itself and one element is given room for the largest machine: a loader makes it as large as

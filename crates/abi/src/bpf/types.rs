@@ -8,6 +8,22 @@ use schedlab_engine::KernelVersion;
 use crate::dwarf::{Shape, Types};
 use crate::version;
 
+/// Types of this prefix are prototypes of the kernel's functions (crates/policies/src/types/kfuncs.h).
+const KFUNC: &str = "kfunc__";
+
+/// Types of this prefix are prototypes of functions to which programs are attached.
+const TARGET: &str = "target__";
+
+/// Members that are integers in include/native, whose size is the same with every compiler, and enumerations in the kernel.
+const ENUMERATIONS: [(&str, &str, &str); 3] = [
+    ("scx_exit_info", "kind", "scx_exit_kind"),
+    ("scx_dump_ctx", "kind", "scx_exit_kind"),
+    ("scx_cpu_release_args", "reason", "scx_cpu_preempt_reason"),
+];
+
+/// The table of ops.
+const OPS: &str = "sched_ext_ops";
+
 /// The types of each version, from the debug information of the shadow headers.
 #[derive(Clone, Debug)]
 pub struct KernelTypes {
@@ -20,9 +36,9 @@ impl KernelTypes {
     ///
     /// # Errors
     /// If it has no debug information.
-    pub fn read(elf: &[u8]) -> Result<KernelTypes, String> {
+    pub fn read(elf: &[u8], has_kfunc: HasKfunc<'_>) -> Result<KernelTypes, String> {
         let types = Types::read(elf).map_err(|error| error.to_string())?;
-        let of = |version| Converter::new(&types, version).convert();
+        let of = |version| Converter::new(&types, version, has_kfunc).convert();
         Ok(KernelTypes {
             v6_18: of(KernelVersion::V6_18),
             v7_2: of(KernelVersion::V7_2),
@@ -38,19 +54,24 @@ impl KernelTypes {
     }
 }
 
+/// Whether a version has a function that programs may call.
+type HasKfunc<'f> = &'f dyn Fn(KernelVersion, &str) -> bool;
+
 struct Converter<'t> {
     types: &'t Types,
     version: KernelVersion,
+    has_kfunc: HasKfunc<'t>,
     btf: Btf,
     known: BTreeMap<usize, TypeId>,
     integers: BTreeMap<(u8, bool), TypeId>,
 }
 
 impl<'t> Converter<'t> {
-    fn new(types: &'t Types, version: KernelVersion) -> Self {
+    fn new(types: &'t Types, version: KernelVersion, has_kfunc: HasKfunc<'t>) -> Self {
         Converter {
             types,
             version,
+            has_kfunc,
             btf: Btf::new(),
             known: BTreeMap::new(),
             integers: BTreeMap::new(),
@@ -65,11 +86,88 @@ impl<'t> Converter<'t> {
             }
         }
         for (name, at) in self.types.typedefs() {
-            let of = self.id(at);
-            self.btf.add(name, Kind::Typedef(of), 0);
+            match (name.strip_prefix(KFUNC), name.strip_prefix(TARGET)) {
+                (Some(kfunc), _) => self.kfunc(kfunc, at),
+                (None, Some(target)) => {
+                    let prototype = self.id(at);
+                    self.btf.add(target, Kind::Func(prototype), 0);
+                }
+                (None, None) => {
+                    let of = self.id(at);
+                    self.btf.add(name, Kind::Typedef(of), 0);
+                }
+            }
+        }
+        self.struct_ops();
+        for (structure, member, enumeration) in ENUMERATIONS {
+            self.enumerate(structure, member, enumeration);
         }
         super::fields::add_types(&mut self.btf);
         self.btf
+    }
+
+    /// Gives a member the kernel's own type: libbpf takes no integer for an enumeration.
+    fn enumerate(&mut self, structure: &str, member: &str, enumeration: &str) {
+        let is_enumeration = |id: &&TypeId| matches!(self.btf.get(**id).kind, Kind::Enum { .. });
+        let found = self.btf.named(enumeration).iter().find(is_enumeration);
+        if let (Some(&to), Some(&of)) = (found, self.btf.named(structure).first()) {
+            let mut members = self.btf.members(of).to_vec();
+            for known in &mut members {
+                if known.name == member {
+                    known.type_id = to;
+                }
+            }
+            self.btf.set_kind(of, Kind::Struct(members));
+        }
+    }
+
+    /// Adds a function that programs may call, unless the version has none of the name.
+    fn kfunc(&mut self, name: &str, at: usize) {
+        if (self.has_kfunc)(self.version, name) {
+            let prototype = self.id(at);
+            self.btf.add(name, Kind::Func(prototype), 0);
+        }
+    }
+
+    /// Adds the types by which a loader finds that the kernel takes a table of ops (`struct bpf_struct_ops_value`).
+    fn struct_ops(&mut self) {
+        /// Bytes of a cache line, to which the table is aligned.
+        const LINE: u32 = 64;
+        let Some(&ops) = self.btf.named(OPS).first() else {
+            return;
+        };
+        let word = self.integer(4, false);
+        let member = |name: &str, type_id, bytes: u32| Member {
+            name: name.to_owned(),
+            type_id,
+            bit_offset: bytes * 8,
+            bits: 0,
+        };
+        let common = vec![member("refcnt", word, 0), member("state", word, 4)];
+        let common = self
+            .btf
+            .add("bpf_struct_ops_common_value", Kind::Struct(common), 8);
+        let size = (LINE + self.btf.size(ops)).next_multiple_of(LINE);
+        let value = vec![member("common", common, 0), member("data", ops, LINE)];
+        self.btf
+            .add(&format!("bpf_struct_ops_{OPS}"), Kind::Struct(value), size);
+    }
+
+    /// Adds the type of a function.
+    fn prototype(&mut self, at: usize) -> TypeId {
+        let signature = self.types.signature(at);
+        let id = self.btf.add("", Kind::Void, 0);
+        self.known.insert(at, id);
+        let returns = signature.returns.map_or(0, |of| self.id(of));
+        let parameters = signature.parameters.iter();
+        let parameters = parameters.map(|&of| (String::new(), self.id(of)));
+        let parameters = parameters.collect();
+        let kind = Kind::FuncProto {
+            returns,
+            parameters,
+        };
+        self.btf.set_kind(id, kind);
+        id
     }
 
     fn integer(&mut self, bytes: u8, signed: bool) -> TypeId {
@@ -109,7 +207,13 @@ impl<'t> Converter<'t> {
             }
             Shape::Enum(at) => self.enumeration(at),
             Shape::Struct(at) => return self.structure(at),
-            Shape::Other => 0,
+            Shape::Other => match self.types.bare(type_at) {
+                Some(at) if self.types.is_function(at) => {
+                    let known = self.known.get(&at).copied();
+                    known.unwrap_or_else(|| self.prototype(at))
+                }
+                _ => 0,
+            },
         };
         self.known.insert(type_at, id);
         id

@@ -4,3 +4,4 @@
  * script keeps its debug information (crates/abi/src/bpf/types.rs).
  */
 #include <scx/common.bpf.h>
+#include "kfuncs.h"

@@ -1,0 +1,137 @@
+//! A loader as schedulers have one, for tests: loads an object by libbpf, sets variables of `.rodata`, runs programs of
+//! `SEC("syscall")`, attaches, and waits to be ended.
+//!
+//! `test-loader OBJECT [set NAME NUMBER | run PROGRAM NUMBER | put MAP KEY NUMBER | sleep]…`; numbers are of 64 bits, keys of 32.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::time::Duration;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, Enum, Enum64, Var};
+use libbpf_rs::{MapCore as _, MapFlags, ObjectBuilder, OpenObject, ProgramInput};
+
+fn main() {
+    if let Err(error) = load() {
+        eprintln!("Error: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Gives each variable `__SCX_NAME` the value of the kernel's enumerator, as `SCX_ENUM_INIT()` does.
+fn enumerators(open: &mut OpenObject, btf: &Btf<'_>) -> Result<(), Box<dyn Error>> {
+    let Some(rodata) = btf.type_by_name::<DataSec<'_>>(".rodata") else {
+        return Ok(());
+    };
+    let kernel = Btf::from_vmlinux()?;
+    let mut values = BTreeMap::new();
+    for of in kernel.type_by_kind::<Enum<'_>>() {
+        values.extend(
+            of.iter()
+                .filter_map(|it| Some((it.name?.to_owned(), it.value as u64))),
+        );
+    }
+    for of in kernel.type_by_kind::<Enum64<'_>>() {
+        values.extend(
+            of.iter()
+                .filter_map(|it| Some((it.name?.to_owned(), it.value as u64))),
+        );
+    }
+    let mut maps = open.maps_mut();
+    let mut map = maps
+        .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+        .ok_or("no map")?;
+    let bytes = map.initial_value_mut().ok_or("it has no value")?;
+    for place in rodata.iter().filter(|place| place.size == 8) {
+        let of: Option<Var<'_>> = btf.type_by_id(place.ty);
+        let name = of
+            .and_then(|of| of.name())
+            .unwrap_or_default()
+            .to_string_lossy();
+        let value = name
+            .strip_prefix("__")
+            .and_then(|name| values.get(std::ffi::OsStr::new(name)));
+        if let Some(value) = value {
+            bytes[place.offset as usize..][..8].copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+fn load() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = || arguments.next().ok_or("a word is missing");
+    let path = next()?;
+    let mut work = Vec::new();
+    while let Ok(word) = next() {
+        let numbers = match word.as_str() {
+            "sleep" => {
+                std::thread::sleep(Duration::from_secs(3600));
+                continue;
+            }
+            "put" => 2,
+            _ => 1,
+        };
+        let name = next()?;
+        let mut values = Vec::new();
+        for _ in 0..numbers {
+            values.push(next()?.parse::<u64>()?);
+        }
+        work.push((word, name, values));
+    }
+    let mut open = ObjectBuilder::default().open_file(&path)?;
+    let btf = Btf::from_path(&path)?;
+    for (_, name, values) in work.iter().filter(|(word, ..)| word == "set") {
+        let rodata: DataSec<'_> = btf.type_by_name(".rodata").ok_or("there is no .rodata")?;
+        let place = rodata.iter().find(|var| {
+            let of: Option<Var<'_>> = btf.type_by_id(var.ty);
+            of.is_some_and(|of| of.name().is_some_and(|known| known == name.as_str()))
+        });
+        let place = place.ok_or("there is no such variable")?;
+        let mut maps = open.maps_mut();
+        let mut map = maps
+            .find(|map| map.name().to_string_lossy().ends_with(".rodata"))
+            .ok_or("no map")?;
+        let bytes = map.initial_value_mut().ok_or("it has no value")?;
+        let size = place.size.min(8);
+        bytes[place.offset as usize..][..size].copy_from_slice(&values[0].to_le_bytes()[..size]);
+    }
+    enumerators(&mut open, &btf)?;
+    let mut object = open.load()?;
+    for (word, name, values) in &work {
+        match word.as_str() {
+            "run" => {
+                let program = object.progs_mut().find(|it| it.name() == name.as_str());
+                let program = program.ok_or("there is no such program")?;
+                let mut context = values[0].to_le_bytes();
+                let input = ProgramInput {
+                    context_in: Some(&mut context),
+                    ..ProgramInput::default()
+                };
+                let output = program.test_run(input)?;
+                println!(
+                    "{name} returned {} and left {}",
+                    output.return_value,
+                    u64::from_le_bytes(context)
+                );
+            }
+            "put" => {
+                let map = object.maps().find(|it| it.name() == name.as_str());
+                let map = map.ok_or("there is no such map")?;
+                let key = (values[0] as u32).to_le_bytes();
+                map.update(&key, &values[1].to_le_bytes(), MapFlags::ANY)?;
+                let back = map.lookup(&key, MapFlags::ANY)?;
+                println!("{name} has {back:?}");
+            }
+            _ => {}
+        }
+    }
+    let mut maps = object.maps_mut();
+    let mut ops = maps
+        .find(|map| map.map_type() == libbpf_rs::MapType::StructOps)
+        .ok_or("no ops")?;
+    let _link = ops.attach_struct_ops()?;
+    println!("attached");
+    std::thread::sleep(Duration::from_secs(3600));
+    Ok(())
+}
