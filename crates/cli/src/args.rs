@@ -1,5 +1,6 @@
 //! The command line: every flag with its help, defined once; completions and man pages come from here.
 
+mod advise;
 mod recording;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use schedlab_machine::Layout;
 use schedlab_sim::{KernelVersion, SimSpec};
 use schedlab_trace::{CpuSet, Duration};
 
+pub use advise::AdviseArgs;
 pub use recording::{CutArgs, ImportArgs, ReadingArgs, RecordArgs, ReplayArgs, ShowRecordingArgs};
 
 /// Which CPU scheduler runs a workload best, and why
@@ -72,6 +74,8 @@ pub enum Command {
     Show(ShowRecordingArgs),
     /// Compare a recorded program with its replay in simulation
     Replay(ReplayArgs),
+    /// Say which scheduler suits a program, how sure that is, and why
+    Advise(AdviseArgs),
     /// Write a machine profile: of this machine by measuring it, or of another
     /// one from its own description
     #[command(after_help = "\
