@@ -62,7 +62,7 @@ pub struct Tried {
     pub failed: Option<String>,
 }
 
-/// What the search through a scheduler's features found.
+/// The result of a search through a scheduler's features.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Features {
     /// The scheduler whose options are the features.
@@ -90,7 +90,7 @@ pub struct Recording {
     pub errors_pct: Vec<(String, f64)>,
 }
 
-/// What to do.
+/// The recommendation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -125,7 +125,7 @@ pub struct Advice {
     pub runs: u64,
     /// It was stopped before its end.
     pub cut_off: bool,
-    /// What to do.
+    /// The recommendation.
     pub verdict: Verdict,
     /// The last round, the best first.
     pub finalists: Vec<Finalist>,
@@ -274,7 +274,7 @@ fn best_in_pct(last: &[(String, Vec<f64>)], higher: bool) -> Vec<f64> {
     shares
 }
 
-/// What to do, by the last round and by what is possible at all.
+/// Returns the verdict of the last round and of the bound.
 pub fn verdict(finalists: &[Finalist], reference: &str, possible_pct: Option<f64>) -> Verdict {
     let Some(best) = finalists.first() else {
         return Verdict::Stay;

@@ -34,7 +34,7 @@ const SEEDS_MAX: u64 = 20;
 const POINTS_LAST: usize = 2;
 /// A space with fewer points is no tree of features.
 const POINTS_MIN: u64 = 100;
-/// The seeds of the last round begin so far behind those of the search.
+/// The seeds of the last round begin so far behind the search's seeds.
 const FRESH: u64 = 1_000_000;
 /// Replays under the recorded scheduler.
 const REPLAYS: u64 = 3;
@@ -54,7 +54,7 @@ pub enum Limit {
     Time(Time),
 }
 
-/// What is asked.
+/// The question.
 pub struct Ask<'a> {
     /// The run; its scheduler is the reference.
     pub spec: SimSpec,
@@ -268,7 +268,7 @@ fn first_runs(
     shares: &Shares,
     runs: &mut Runs<'_>,
 ) -> Result<(First, u64), AdviseError> {
-    // What is wrong is told now, with the file and the line.
+    // A wrong file or name is reported now, with its line.
     let prepared = runs.read(&ask.spec)?;
     prepared.check()?;
     for scheduler in others {

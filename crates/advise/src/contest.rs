@@ -82,7 +82,7 @@ pub fn rank(contestants: &mut [Contestant], higher: bool) {
     });
 }
 
-/// What all runs of the contest share.
+/// The common part of all runs of the contest.
 pub struct Field {
     /// The run but for its scheduler and seed.
     pub spec: SimSpec,
@@ -90,7 +90,7 @@ pub struct Field {
     pub higher: bool,
     /// Simulated time of the reference.
     pub makespan_ns: u64,
-    /// Whether the score follows from the makespan: then work per time says early who is slow.
+    /// Whether the score follows from the makespan: then work per time shows early which scheduler is slow.
     pub by_makespan: bool,
 }
 

@@ -73,7 +73,7 @@ pub struct OfName {
     pub migrations: u64,
 }
 
-/// What a run's time went into.
+/// The parts of a run's time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Decomposed {
     /// From the begin of the part that counts until the last task of the program ended.
@@ -107,7 +107,7 @@ enum Why {
     Preempted,
 }
 
-/// What ended a sleep.
+/// The cause that ended a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waker {
     Task(u32),
@@ -121,7 +121,7 @@ enum Kind {
     Sleeps(Waker),
 }
 
-/// What a task did for some time.
+/// A time in which a task did one thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stretch {
     from: u64,
@@ -129,7 +129,7 @@ struct Stretch {
     kind: Kind,
 }
 
-/// What a task does now.
+/// The present state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum State {
     /// Not yet, or not any more.
@@ -161,7 +161,7 @@ struct Cpu {
     current: Option<u32>,
     mode: CpuMode,
     since: u64,
-    /// Sleeps that were ended here by whoever runs here, or by an interrupt: what the CPU does next tells. By task and stretch.
+    /// Sleeps that a call of the current task, or an interrupt, has ended here: the CPU's next step shows which. By task and stretch.
     ended: Vec<(u32, usize, u64)>,
     user_ns: u64,
     kernel_ns: u64,
@@ -221,7 +221,7 @@ impl Decomposer {
         Some(place)
     }
 
-    /// What the CPU did last was an interrupt, or a call of its task.
+    /// Says whether the CPU's last wakeups came from an interrupt or from a call of its task.
     fn resolve(&mut self, cpu: CpuId, is_call: bool) {
         let waker = match (is_call, self.cpu(cpu).current) {
             (true, Some(task)) => Waker::Task(task),
@@ -302,7 +302,7 @@ impl Decomposer {
         known.since = at.max(known.since);
     }
 
-    /// What happened before does not count.
+    /// Forgets all times before the begin.
     fn begin(&mut self, at: u64) {
         self.begun = at;
         for task in &mut self.tasks {
@@ -325,7 +325,7 @@ impl Decomposer {
         for cpu in 0..self.cpus.len() as u32 {
             self.resolve(CpuId(cpu), false);
         }
-        // Of a run that was cut off: who runs at its end stands for the last one.
+        // In a run that was cut off, the task that runs at its end stands for the last one.
         let now = self.now;
         let running = (0..self.tasks.len() as u32)
             .filter(|task| self.tasks[*task as usize].state == State::Runs);

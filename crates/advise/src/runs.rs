@@ -10,7 +10,7 @@ use schedlab_trace::Listener;
 /// How far the advice is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// What is under way, for people.
+    /// The stage, for people.
     pub what: &'static str,
     /// Runs that are done.
     pub done: u64,
@@ -60,7 +60,7 @@ impl<'a> Runs<'a> {
         self.inputs.read(spec)
     }
 
-    /// Makes runs; of one that was not begun before the stop there is none.
+    /// Makes runs; a run that was not begun before the stop has no result.
     pub fn make(&mut self, what: &'static str, specs: &[SimSpec]) -> Vec<Option<RunResult>> {
         let heard = self.listen(what, specs, |_| None::<Unheard>);
         heard
@@ -125,7 +125,7 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// Stands for a listener where there is none.
+/// Stands for an absent listener.
 struct Unheard;
 
 impl Listener for Unheard {

@@ -80,7 +80,7 @@ fn makespan_error(recording: &Recording) -> Option<f64> {
     found.map(|(_, error)| *error)
 }
 
-/// What to do and how sure that is.
+/// Returns the recommendation and how sure it is.
 pub fn headline(advice: &Advice) -> Vec<String> {
     let best = advice.best();
     let name = short(advice, &best.scheduler);
@@ -361,7 +361,7 @@ pub fn possible(advice: &Advice) -> Vec<String> {
     said
 }
 
-/// What the prediction does not know.
+/// Returns the limits of the prediction.
 pub fn not_modelled(advice: &Advice) -> Vec<String> {
     let mut said = Vec::new();
     match &advice.recording {

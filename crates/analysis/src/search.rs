@@ -1,4 +1,4 @@
-//! What a sweep with a budget found: the best of its last runs, and estimates of what it did not run.
+//! Interprets a sweep with a budget: the best of its last runs, and estimates of the points without a run.
 
 use std::collections::BTreeMap;
 

@@ -56,7 +56,7 @@ fn time(of: &dyn Fn(&str) -> String) -> f64 {
 #[test]
 fn a_tenth_of_the_runs_finds_the_best_and_the_same_features() {
     let whole = sharing(None, 1);
-    // Equivalent schedulers have one result: that of the first.
+    // Equivalent schedulers have one result: the first one's.
     let all = rows(&whole, |of, _| (time(of), 1.0));
     let canonical = |job: u64| {
         let point = whole.points()[whole.parts(job).0];
@@ -122,7 +122,7 @@ fn the_same_seed_gives_the_same_runs_and_another_one_others() {
     assert_ne!(order(1), order(2));
 }
 
-/// Whoever goes on with the rows of a whole search finds it over: results of later stages change no earlier one.
+/// With the rows of a whole search it is over: results of later stages change no earlier one.
 #[test]
 fn a_search_that_is_done_stays_done() {
     let whole = support::definition(&[], &["cpu"], 4, None, 1);

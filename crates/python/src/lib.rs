@@ -250,14 +250,14 @@ impl PyDefinition {
 #[pyclass(frozen, name = "Folder", module = "schedlab._engine")]
 struct PyFolder(Mutex<Option<Inside>>);
 
-/// What is in use, and what chooses the runs where there is a budget.
+/// The work in progress, and the plan of a search.
 struct Inside {
     work: Work,
     plan: Option<Plan>,
 }
 
 impl Inside {
-    /// Returns the runs that are to be made next; of a search those of its stage.
+    /// Returns the runs that are to be made next; of a search the runs of its stage.
     fn missing(&mut self) -> Vec<u64> {
         let Some(plan) = &mut self.plan else {
             return self.work.missing();

@@ -23,7 +23,7 @@ const CANDIDATES_MAX: u64 = 10_000;
 /// The fewest runs of a workload for which a model is worth its name.
 pub const RUNS_MIN: u64 = 16;
 
-/// What is asked of a workload's runs.
+/// The runs of a workload.
 struct Share {
     workload: usize,
     /// Runs with the first seed.
@@ -416,7 +416,7 @@ fn racers(definition: &Definition, results: impl Fn(u32) -> Results) -> Vec<Fina
     racers
 }
 
-/// What a search knows of every point of the space.
+/// The knowledge of a search about every point of the space.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Estimated {
     /// The points of the balanced sample; only their results are as if drawn by lot.

@@ -1,4 +1,4 @@
-//! Estimates the results of schedulers that were not run from those of others: a Gaussian process over their features.
+//! Estimates the results of schedulers that were not run from other schedulers' results: a Gaussian process over their features.
 //!
 //! Two schedulers resemble each other the more, the fewer features differ, and each feature has its own weight, which
 //! the results determine. The product over features contains joint effects of any number of them (Rasmussen & Williams,
@@ -147,7 +147,7 @@ impl Surrogate {
             return None;
         }
         let mut weights = weigh(&points, values, before);
-        // Points that are nearly the same may need more of chance to be told apart.
+        // Points that are nearly the same may need more of chance to differ.
         let solved = loop {
             match solve(&points, values, &weights) {
                 Some(solved) => break solved,
@@ -205,7 +205,7 @@ pub struct Doubts<'a> {
 }
 
 impl Doubts<'_> {
-    /// Returns that of the point at a place.
+    /// Returns the deviation of the point at a place.
     pub fn of(&self, place: usize) -> f64 {
         (self.model.solved.variance * self.left[place].max(0.0)).sqrt()
     }

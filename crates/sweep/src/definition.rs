@@ -30,7 +30,7 @@ pub struct Host {
 pub struct Budget {
     /// Runs of all workloads and shards together.
     pub runs: u64,
-    /// What was asked for where that was a time, and what made runs of it.
+    /// The requested time and the measured speed, if the budget was a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timed: Option<Timed>,
 }

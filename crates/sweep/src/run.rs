@@ -183,7 +183,7 @@ struct Stages<'a> {
     is_begun: bool,
 }
 
-/// What a shard does next.
+/// The next step of a shard.
 enum Next {
     Runs(Vec<u64>),
     /// Others must make theirs first.

@@ -57,7 +57,7 @@ pub struct Recorded {
     pub path: PathBuf,
     /// What.
     pub file: File,
-    /// What became of the command, if it failed.
+    /// The command's failure, if it failed.
     pub failed: Option<String>,
 }
 

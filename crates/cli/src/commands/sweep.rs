@@ -123,7 +123,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     let mut text = report(
         &summary,
         shard,
-        &definition,
+        definition.budget.is_none().then(|| definition.jobs()),
         &args.out.display().to_string(),
     );
     if summary.progress.failed > 0 {
@@ -313,8 +313,8 @@ pub fn failure(row: &Row) -> String {
     format!("{} on {}: {}: {why}", row.scheduler, row.workload, row.exit)
 }
 
-fn report(summary: &Summary, shard: Shard, definition: &Definition, folder: &str) -> String {
-    let jobs = definition.jobs();
+/// `jobs` counts the whole sweep; `None`: it is a search, which chooses its runs.
+fn report(summary: &Summary, shard: Shard, jobs: Option<u64>, folder: &str) -> String {
     let Summary {
         progress,
         new,
@@ -324,10 +324,10 @@ fn report(summary: &Summary, shard: Shard, definition: &Definition, folder: &str
     } = summary;
     if progress.jobs == 0 {
         let (index, count) = (shard.index, shard.count);
-        let runs = counted(jobs, "run");
+        let runs = counted(jobs.unwrap_or_default(), "run");
         return format!("shard {index}/{count} has none of the sweep's {runs}: nothing to do\n");
     }
-    let searched = definition.budget.is_some();
+    let searched = jobs.is_none();
     let mut text = match searched {
         true => format!(
             "{} of {} runs of the budget done",
@@ -375,6 +375,8 @@ mod tests {
             progress: Progress {
                 done: 12,
                 jobs: 12,
+                made: 9,
+                runs: 10,
                 failed: 0,
                 left: None,
                 workload: String::new(),
@@ -383,12 +385,13 @@ mod tests {
             new: 5,
             runs: 5,
             stopped: false,
+            waits: false,
         }
     }
 
     #[test]
     fn the_report_has_each_case() {
-        let of = |summary: &Summary, shard: Shard| report(summary, shard, 24, "out");
+        let of = |summary: &Summary, shard: Shard| report(summary, shard, Some(24), "out");
         let next = "results in out; next: schedlab analyze out\n";
         let mut one = summary();
         let whole = format!("12 of 12 runs done, 5 of them now; 0 failed\n{next}");
@@ -422,6 +425,19 @@ mod tests {
             of(&one, second),
             "shard 2/2 has none of the sweep's 24 runs: nothing to do\n"
         );
+    }
+
+    #[test]
+    fn the_report_of_a_search_counts_runs_and_says_whom_it_waits_for() {
+        let of = |summary: &Summary| report(summary, Shard::WHOLE, None, "out");
+        let mut one = summary();
+        let done = "9 of 10 runs of the budget done, 5 of them now; 0 failed\n";
+        let next = "results in out; next: schedlab analyze out\n";
+        assert_eq!(of(&one), format!("{done}{next}"));
+        (one.stopped, one.waits) = (true, true);
+        let waits = "the next stage needs the results of all shards of this one: start the same command again when they \
+                     are done\n";
+        assert_eq!(of(&one), format!("{done}{waits}"));
     }
 
     #[test]
