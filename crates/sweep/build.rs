@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Crates that only request runs, print their results or test. Results depend on all others.
 const WITHOUT: &[&str] = &[
+    "advise",
     "analysis",
     "calibrate",
     "cli",

@@ -189,6 +189,25 @@ def test_on_a_cluster_it_is_the_programs_though_a_worker_is_killed(
     assert files(out) == wanted
 
 
+def test_a_search_is_the_programs_here_and_on_a_cluster(tmp_path: Path) -> None:
+    program(
+        "sweep", "cpu:duration=20ms", "--space", "feature", "--budget", "40", "--repeat", "3", "-c", "2",
+        "--out", str(tmp_path / "program"),
+    )  # fmt: skip
+    sweep = Sweep(["cpu:duration=20ms"], budget=40, repeat=3, cpus=2)
+    sweep.run(tmp_path / "here")
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+    ) as cluster, Client(cluster) as client:  # fmt: skip
+        run_on(client, sweep, tmp_path / "cluster", chunk=3)
+    wanted = files(tmp_path / "program")
+    assert len(wanted) == 2
+    assert files(tmp_path / "here") == wanted
+    assert files(tmp_path / "cluster") == wanted
+    with pytest.raises(ValueError, match="at least 16 runs"):
+        Sweep(["cpu"], budget=3)
+
+
 def test_events_are_a_table_of_arrow(tmp_path: Path) -> None:
     path = tmp_path / "pipe.events"
     result = json.loads(

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{Front, LeftOut, Mute, Node, Study, Variance};
+use crate::{Front, LeftOut, Mute, Node, Search, Study, Variance};
 
 /// The analysis of a sweep for one workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -21,6 +21,9 @@ pub struct Analysis {
     pub words: String,
     /// Schedulers that are not compared.
     pub left_out: LeftOut,
+    /// The runs and the winner of a search; absent where all was to be run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<Search>,
     /// The study's method.
     pub study: Study,
     /// Where the differences come from.

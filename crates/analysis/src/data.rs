@@ -29,6 +29,10 @@ pub struct Data {
     pub values: Vec<Vec<f64>>,
     /// Why points are left out.
     pub left_out: LeftOut,
+    /// Points whose values a model estimates; empty: none.
+    pub estimated: Vec<bool>,
+    /// Points of which a run was made that does not count.
+    spoiled: Vec<bool>,
 }
 
 /// Points of the space that are not compared.
@@ -94,6 +98,8 @@ impl Data {
             }
         }
         let (values, left_out) = comparable(&space, &points);
+        let spoiled = points.iter().map(|point| point.failed || point.absent);
+        let spoiled = spoiled.collect();
         // A scheduler with a good run and a failed one is left out, too.
         let metric = metric
             .filter(|_| values.iter().any(|values| !values.is_empty()))
@@ -106,6 +112,8 @@ impl Data {
             metric,
             values,
             left_out,
+            estimated: Vec::new(),
+            spoiled,
         })
     }
 
@@ -130,6 +138,16 @@ impl Data {
     /// If it has no values.
     pub fn mean(&self, point: usize) -> f64 {
         mean(&self.values[point])
+    }
+
+    /// Returns whether a point has no values although it was run.
+    pub fn is_left_out(&self, point: usize) -> bool {
+        self.spoiled[point]
+    }
+
+    /// Returns whether a point has values of runs.
+    pub fn is_measured(&self, point: usize) -> bool {
+        !self.values[point].is_empty() && !self.estimated.get(point).is_some_and(|one| *one)
     }
 
     /// Seeds of each point.

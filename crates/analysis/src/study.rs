@@ -213,7 +213,15 @@ impl<'a> Sets<'a> {
         let tests: usize = features.iter().map(|f| f.alternatives.len()).sum();
         let rare = |p: f64| p * (tests as f64) < self.bounds.alpha / 2.0;
         // Schedulers that are one count as one, and B may be where these have most points.
-        let scale = mute.effective(&self.b) / self.b.len() as f64;
+        // An estimate is no measurement.
+        let measured = self.b.iter().copied();
+        let measured: Vec<usize> = measured
+            .filter(|&point| self.data.is_measured(point))
+            .collect();
+        let scale = match measured.is_empty() {
+            true => 0.0,
+            false => mute.effective(&measured) / self.b.len() as f64,
+        };
         let of = |feature: usize, choice: usize| {
             let with = self.count(&self.b, feature, choice);
             let share = percent(with, self.b.len());

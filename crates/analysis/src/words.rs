@@ -24,7 +24,10 @@ pub fn paragraph(analysis: &Analysis) -> String {
     let Analysis {
         study, variance, ..
     } = analysis;
-    sentences.extend(missing(analysis));
+    match &analysis.search {
+        Some(search) => sentences.extend(search.words(&analysis.unit)),
+        None => sentences.extend(missing(analysis)),
+    }
     if study.excluded > 0 {
         let who = match study.excluded {
             1 => "1 is left out of the comparison with the best because its".to_owned(),

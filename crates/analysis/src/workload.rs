@@ -2,11 +2,15 @@
 
 use schedlab_sweep::{Definition, Row};
 
+use crate::search::{Found, found};
 use crate::study::{Set, study};
-use crate::{Analysis, AnalysisError, Bounds, Data, mute, pareto, tree, variance, words};
+use crate::{Analysis, AnalysisError, Bounds, Data, Search, mute, pareto, tree, variance, words};
 
 /// The measure that stands beside the one that is looked at.
 const SECOND: &str = "wakeup.latency_ns_p99";
+
+/// The measure that a search is for.
+const SCORE: &str = "score";
 
 /// Analyses the results of a workload.
 ///
@@ -21,14 +25,49 @@ pub fn analyse(
 ) -> Result<Analysis, AnalysisError> {
     let data = Data::new(definition, rows, workload, measure)?;
     let second = Data::new(definition, rows, workload, SECOND).ok();
-    Ok(of(&data, second.as_ref(), workload, bounds))
+    // The model of a search is of the score; of another measure it has a balanced sample.
+    Ok(match found(definition, rows, workload, &data) {
+        None => of(&data, second.as_ref(), workload, bounds),
+        Some(found) if measure == SCORE => {
+            let Found {
+                search,
+                sample,
+                completed,
+            } = found;
+            of_parts(
+                &completed,
+                &sample,
+                Some(search),
+                second.as_ref(),
+                workload,
+                bounds,
+            )
+        }
+        Some(found) => of(&found.sample, second.as_ref(), workload, bounds),
+    })
 }
 
 pub(crate) fn of(data: &Data, second: Option<&Data>, workload: &str, bounds: &Bounds) -> Analysis {
+    of_parts(data, data, None, second, workload, bounds)
+}
+
+/// `data` has the schedulers that are sorted into sets, `sample` those whose differences are taken apart.
+fn of_parts(
+    data: &Data,
+    sample: &Data,
+    search: Option<Search>,
+    second: Option<&Data>,
+    workload: &str,
+    bounds: &Bounds,
+) -> Analysis {
     let choices = data.choices();
-    let mute = mute::mute(data, &choices);
+    // Equal estimates are no proof that schedulers are the same.
+    let mute = mute::mute(sample, &choices);
     let mut study = study(data, &choices, bounds, &mute);
-    let variance = variance::variance(data, &choices, bounds, &mute);
+    if let Some(search) = &search {
+        study.best_scheduler.clone_from(&search.best_scheduler);
+    }
+    let variance = variance::variance(sample, &choices, bounds, &mute);
     study.confirm(&variance);
     let mut good = vec![false; data.values.len()];
     for (point, set) in &study.picture {
@@ -57,6 +96,7 @@ pub(crate) fn of(data: &Data, second: Option<&Data>, workload: &str, bounds: &Bo
         words: String::new(),
         relative,
         left_out: data.left_out.clone(),
+        search,
         study,
         variance,
         mute,

@@ -34,6 +34,7 @@ fn definition() -> Result<Definition, SweepError> {
         seed: 1,
         live: None,
         each: false,
+        budget: None,
     })
 }
 

@@ -1,5 +1,6 @@
 //! The command line: every flag with its help, defined once; completions and man pages come from here.
 
+mod advise;
 mod recording;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use schedlab_machine::Layout;
 use schedlab_sim::{KernelVersion, SimSpec};
 use schedlab_trace::{CpuSet, Duration};
 
+pub use advise::AdviseArgs;
 pub use recording::{CutArgs, ImportArgs, ReadingArgs, RecordArgs, ReplayArgs, ShowRecordingArgs};
 
 /// Which CPU scheduler runs a workload best, and why
@@ -72,6 +74,8 @@ pub enum Command {
     Show(ShowRecordingArgs),
     /// Compare a recorded program with its replay in simulation
     Replay(ReplayArgs),
+    /// Say which scheduler suits a program, how sure that is, and why
+    Advise(AdviseArgs),
     /// Write a machine profile: of this machine by measuring it, or of another
     /// one from its own description
     #[command(after_help = "\
@@ -231,6 +235,7 @@ Examples:
   schedlab sweep chat:rooms=2 --space feature --sample 100 --out chat100
   schedlab sweep cpu reflex --space feature --fix slice=split --out both
   schedlab sweep chat --space feature --shard 3/8 --out /shared/chat
+  schedlab sweep chat --space feature --budget 300 --out chat300
 
 Every option of the scheduler that has alternatives varies, unless it is fixed.
 Results are kept in FOLDER as they come, one Parquet file per shard. A sweep
@@ -252,7 +257,14 @@ pub struct SweepArgs {
     /// Only N combinations, drawn so that the alternatives of an option are equally frequent
     #[arg(long, value_name = "N", value_parser = RangedI64ValueParser::<u64>::new().range(1..=i64::MAX), allow_negative_numbers = true)]
     pub sample: Option<u64>,
-    /// Runs of each, with the seeds SEED, SEED+1, …
+    /// Search with so many runs (300), or so much time (10min), instead of simulating all combinations
+    ///
+    /// A balanced sample comes first; further runs are those that decide most, by a model of the results so far. With
+    /// --repeat the best race over further seeds. A time becomes a number of runs by the speed at the beginning; the
+    /// folder keeps it, so the search goes on exactly after an interruption.
+    #[arg(long, value_name = "TIME|RUNS", value_parser = budget, conflicts_with_all = ["sample", "live"], allow_negative_numbers = true)]
+    pub budget: Option<BudgetArg>,
+    /// Runs of each, with the seeds SEED, SEED+1, …; with --budget, of the best
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     pub repeat: u32,
     /// Simulate each combination, even those that the scheduler's source declares equivalent (`Mute:`)
@@ -287,6 +299,35 @@ pub struct SweepArgs {
     pub cpus: Option<u32>,
     #[command(flatten)]
     pub common: SimCommon,
+}
+
+/// A number of runs, or a time
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BudgetArg {
+    /// So many runs.
+    Runs(u64),
+    /// As many as this machine makes in that time.
+    Time(Duration),
+}
+
+/// Reads a budget: a whole number alone is a number of runs.
+fn budget(text: &str) -> Result<BudgetArg, String> {
+    if text.bytes().all(|byte| byte.is_ascii_digit())
+        && let Ok(runs) = text.parse()
+    {
+        return match runs {
+            0 => Err("a budget is at least one run".to_owned()),
+            runs => Ok(BudgetArg::Runs(runs)),
+        };
+    }
+    match limit(text) {
+        Ok(time) if !text.ends_with(|last: char| last.is_ascii_digit()) => {
+            Ok(BudgetArg::Time(time))
+        }
+        _ => Err(
+            "write a number of runs, as 300, or a time with its unit, as 90s or 10min".to_owned(),
+        ),
+    }
 }
 
 /// Arguments of `analyze`

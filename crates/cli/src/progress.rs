@@ -102,6 +102,48 @@ impl Drop for Progress {
     }
 }
 
+/// Progress over stages whose number of runs becomes known on the way.
+pub struct Stages {
+    bar: ProgressBar,
+    started: Instant,
+    shown: bool,
+}
+
+impl Stages {
+    /// Begins; nothing is shown yet.
+    pub fn new() -> Self {
+        let style = ProgressStyle::with_template("{bar:30} {msg}, {elapsed}")
+            .expect("a constant template is valid");
+        let bar = ProgressBar::with_draw_target(Some(1), ProgressDrawTarget::hidden());
+        bar.set_style(style);
+        Stages {
+            bar,
+            started: Instant::now(),
+            shown: false,
+        }
+    }
+
+    /// So many runs are done, of so many or of an unknown number (0). To be called now and then also when nothing changed.
+    pub fn update(&mut self, what: &str, done: u64, of: u64) {
+        if !self.shown && self.started.elapsed() >= PATIENCE {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            self.shown = true;
+        }
+        self.bar.set_length(of.max(done).max(1));
+        self.bar.set_position(done);
+        self.bar.set_message(match of {
+            0 => format!("{what}, {done} runs"),
+            of => format!("{what}, {done}/{} runs", of.max(done)),
+        });
+    }
+}
+
+impl Drop for Stages {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// Returns how many runs are done, and how much that is of everything if more is known.
 fn told(done: usize, runs: usize, under_way: Option<f64>) -> String {
     match under_way {

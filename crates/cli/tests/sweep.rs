@@ -473,3 +473,114 @@ fn an_empty_shard_says_so() {
         "shard 5/50 has none of the sweep's 3 runs: nothing to do\n"
     );
 }
+
+/// A search is the same whatever interrupts it and however it is divided, and analyze reads it.
+#[test]
+fn a_search_has_the_same_bytes_after_kills_and_in_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let search = |name: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        command.args([
+            "sweep",
+            "chat:rooms=1,users=4,messages=20",
+            "--space",
+            "feature",
+        ]);
+        command.args(["-c", "4", "--budget", "60", "--repeat", "4"]);
+        command
+            .args(more)
+            .arg("--out")
+            .arg(folder.path().join(name));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let done = |output: Output| {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = done(search("whole", &[]).output().unwrap());
+    assert!(text.contains("runs of the budget done"), "{text}");
+    let expected = bytes(&folder.path().join("whole"));
+    assert_eq!(expected.len(), 2);
+
+    // Killed after each few parts.
+    let pieces = folder.path().join("pieces");
+    let mut kills = 0;
+    loop {
+        let before = parts(&pieces);
+        let mut child = search("pieces", &["--keep", "0", "--jobs", "1"])
+            .spawn()
+            .unwrap();
+        while parts(&pieces) < before + 9 && child.try_wait().unwrap().is_none() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        kills += 1;
+    }
+    assert!(kills > 2, "it was killed {kills} times");
+    assert_eq!(bytes(&pieces), expected);
+
+    // Two shards in turn: each makes its part of a stage and waits for the other.
+    let shards = folder.path().join("shards");
+    let mut waits = 0;
+    let mut over = [false; 2];
+    while over != [true; 2] {
+        for (index, over) in over.iter_mut().enumerate() {
+            let shard = format!("{}/2", index + 1);
+            let output = search("shards", &["--shard", &shard]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            *over = output.status.success();
+            assert!(
+                *over || text.contains("needs the results of all shards"),
+                "{text}"
+            );
+            waits += u32::from(!*over);
+        }
+        assert!(waits < 50);
+    }
+    assert!(waits > 3, "{waits}");
+    let rows = |folder: &Path| schedlab_sweep::read(folder).unwrap().1;
+    assert_eq!(rows(&shards), rows(&folder.path().join("whole")));
+
+    let mut analyze = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+    let text = done(analyze.arg("analyze").arg(&shards).output().unwrap());
+    assert!(
+        text.contains("A search of") && text.contains("With 4 seeds"),
+        "{text}"
+    );
+}
+
+/// A budget of time becomes a number of runs once, and the folder keeps it.
+#[test]
+fn a_budget_of_time_is_kept_as_a_number_of_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("timed");
+    let search = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
+        command.args([
+            "sweep",
+            "cpu:duration=50ms",
+            "--space",
+            "feature",
+            "-c",
+            "2",
+        ]);
+        command.args(["--budget", "2s"]).arg("--out").arg(&out);
+        command.output().unwrap()
+    };
+    let output = search();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{stderr}");
+    assert!(stderr.contains("runs a second: the budget is"), "{stderr}");
+    let before = bytes(&out);
+    let (definition, _) = schedlab_sweep::read(&out).unwrap();
+    let budget = definition.budget.unwrap();
+    assert!(budget.timed.unwrap().runs_per_second > 0.0 && budget.runs >= 16);
+    assert!(search().status.success());
+    assert_eq!(bytes(&out), before);
+}

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
+use schedlab_search::{Plan, RUNS_MIN};
 use schedlab_sim::{Scheduler, SimSpec};
-use schedlab_sweep::{Asked, Definition, Row, Shard, Space, SweepError, Work};
+use schedlab_sweep::{Asked, Budget, Definition, Row, Shard, Space, SweepError, Work};
 use schedlab_trace::counted;
 
 fn wrong(error: impl std::fmt::Display) -> PyErr {
@@ -100,7 +101,7 @@ struct PyDefinition(Definition);
 impl PyDefinition {
     #[new]
     #[expect(clippy::too_many_arguments, reason = "Python names them")]
-    #[pyo3(signature = (workloads, space, fix, sample, repeat, each, machine, options))]
+    #[pyo3(signature = (workloads, space, fix, sample, repeat, each, budget, machine, options))]
     fn new(
         workloads: Vec<String>,
         space: &str,
@@ -108,6 +109,7 @@ impl PyDefinition {
         sample: Option<u64>,
         repeat: u32,
         each: bool,
+        budget: Option<u64>,
         machine: &str,
         options: Options,
     ) -> PyResult<PyDefinition> {
@@ -116,6 +118,15 @@ impl PyDefinition {
                 "a sweep needs a workload, and repeat and sample must be at least 1",
             ));
         };
+        let least = RUNS_MIN * workloads.len() as u64;
+        if budget.is_some_and(|runs| runs < least) {
+            return Err(wrong(format!(
+                "a search on so many workloads has a budget of at least {least} runs"
+            )));
+        }
+        if budget.is_some() && sample.is_some() {
+            return Err(wrong("a search takes its own sample: leave `sample` out"));
+        }
         let fixed: Vec<(String, String)> = fix.into_iter().collect();
         let run = specification(first, space, machine, options)?;
         let seed = run.seed;
@@ -129,6 +140,7 @@ impl PyDefinition {
             seed,
             live: None,
             each,
+            budget: budget.map(|runs| Budget { runs, timed: None }),
         })
         .map(PyDefinition)
         .map_err(raised)
@@ -165,13 +177,29 @@ impl PyDefinition {
         let stop = AtomicBool::new(false);
         let mut signal = None;
         let done = py.detach(|| {
-            schedlab_sweep::run(&self.0, &folder, Shard::WHOLE, options, &stop, |_| {
+            let progress = |_: &schedlab_sweep::Progress| {
                 // Again and again while a run is under way.
                 if let Err(error) = Python::attach(|py| py.check_signals()) {
                     signal.get_or_insert(error);
                     stop.store(true, Ordering::Relaxed);
                 }
-            })
+            };
+            let (definition, whole) = (&self.0, Shard::WHOLE);
+            match Plan::new(definition) {
+                None => schedlab_sweep::run(definition, &folder, whole, options, &stop, progress),
+                Some(mut plan) => {
+                    let mut choose = |rows: &BTreeMap<u64, Row>| plan.stage(rows);
+                    schedlab_sweep::run_chosen(
+                        definition,
+                        &folder,
+                        whole,
+                        options,
+                        &stop,
+                        &mut choose,
+                        progress,
+                    )
+                }
+            }
         });
         done.map_err(raised)?;
         signal.map_or(Ok(()), Err)
@@ -220,30 +248,56 @@ impl PyDefinition {
 
 /// A sweep's folder that results are put into, locked against other processes.
 #[pyclass(frozen, name = "Folder", module = "schedlab._engine")]
-struct PyFolder(Mutex<Option<Work>>);
+struct PyFolder(Mutex<Option<Inside>>);
+
+/// The work in progress, and the plan of a search.
+struct Inside {
+    work: Work,
+    plan: Option<Plan>,
+}
+
+impl Inside {
+    /// Returns the runs that are to be made next; of a search the runs of its stage.
+    fn missing(&mut self) -> Vec<u64> {
+        let Some(plan) = &mut self.plan else {
+            return self.work.missing();
+        };
+        let stage = plan.stage(&self.work.rows).unwrap_or_default();
+        stage
+            .into_iter()
+            .filter(|run| !self.work.has(*run))
+            .collect()
+    }
+}
 
 #[pymethods]
 impl PyFolder {
     #[new]
     fn new(definition: &PyDefinition, path: PathBuf) -> PyResult<PyFolder> {
         let work = Work::begin(&definition.0, &path, Shard::WHOLE).map_err(raised)?;
-        Ok(PyFolder(Mutex::new(Some(work))))
+        let plan = Plan::new(&definition.0);
+        Ok(PyFolder(Mutex::new(Some(Inside { work, plan }))))
     }
 
-    /// Returns the runs that are to be made.
+    /// Returns the runs that are to be made next.
     fn missing(&self) -> PyResult<Vec<u64>> {
-        self.with(|work| Ok(work.missing()))
+        self.with(|inside| Ok(inside.missing()))
     }
 
-    /// Number of jobs that are not done.
+    /// Number of jobs that are not done; of a search the runs of its stage.
     fn left(&self) -> PyResult<u64> {
-        self.with(|work| Ok(work.jobs() - work.rows.len() as u64))
+        self.with(|inside| {
+            Ok(match inside.plan {
+                None => inside.work.jobs() - inside.work.rows.len() as u64,
+                Some(_) => inside.missing().len() as u64,
+            })
+        })
     }
 
     /// Keeps rows that `Definition.run` gave, on the disk when it returns.
     fn keep(&self, rows: &str) -> PyResult<()> {
         let mut rows: Vec<Row> = serde_json::from_str(rows).map_err(wrong)?;
-        self.with(|work| work.keep(&mut rows).map_err(raised))
+        self.with(|inside| inside.work.keep(&mut rows).map_err(raised))
     }
 
     /// Everything is done: one file instead of parts. The folder is not used any more.
@@ -254,7 +308,7 @@ impl PyFolder {
             return Err(wrong(format!("{} {are} not done", counted(missing, "job"))));
         }
         match self.lock().take() {
-            Some(work) => work.finish().map_err(raised),
+            Some(inside) => inside.work.finish().map_err(raised),
             None => Ok(()),
         }
     }
@@ -266,13 +320,13 @@ impl PyFolder {
 }
 
 impl PyFolder {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Work>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Inside>> {
         self.0.lock().expect("no panic while it is held")
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Work) -> PyResult<T>) -> PyResult<T> {
+    fn with<T>(&self, act: impl FnOnce(&mut Inside) -> PyResult<T>) -> PyResult<T> {
         match self.lock().as_mut() {
-            Some(work) => act(work),
+            Some(inside) => act(inside),
             None => Err(wrong("the folder is closed")),
         }
     }

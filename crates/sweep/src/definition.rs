@@ -25,6 +25,25 @@ pub struct Host {
     pub cpu_model: String,
 }
 
+/// The runs that a sweep may make, chosen as results come in, instead of all.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Budget {
+    /// Runs of all workloads and shards together.
+    pub runs: u64,
+    /// The requested time and the measured speed, if the budget was a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timed: Option<Timed>,
+}
+
+/// A time that became a number of runs.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Timed {
+    /// The time.
+    pub seconds: f64,
+    /// Runs per second when the sweep began.
+    pub runs_per_second: f64,
+}
+
 /// The requested runs.
 #[derive(Clone, Debug)]
 pub struct Asked {
@@ -44,6 +63,8 @@ pub struct Asked {
     pub live: Option<Host>,
     /// Whether schedulers that are the same, by what the policy's source says, have a run each.
     pub each: bool,
+    /// Only so many runs, chosen as results come in.
+    pub budget: Option<Budget>,
 }
 
 /// A part of a workload that is composed of several, and its score.
@@ -73,8 +94,11 @@ pub struct Definition {
     pub space: Space,
     /// Number of the points that were drawn from it; absent: all.
     pub sample: Option<u64>,
-    /// Runs of each point.
+    /// Runs of each point; with a budget, of the best.
     pub repeat: u32,
+    /// The runs that are made, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// First seed.
     pub seed: u64,
     /// Machine profile.
@@ -126,6 +150,7 @@ impl Definition {
             seed,
             live,
             each,
+            budget,
         } = asked;
         for (index, workload) in workloads.iter().enumerate() {
             if workloads[..index].contains(workload) {
@@ -151,6 +176,7 @@ impl Definition {
             space,
             sample,
             repeat,
+            budget,
             seed,
             machine: run.machine,
             cpus: run.cpus,
@@ -311,6 +337,17 @@ impl Definition {
         self.same.len() as u64 * self.workloads.len() as u64 * u64::from(self.repeat)
     }
 
+    /// Returns the different schedulers: of those that are the same by [`Space::same_as`] the first point.
+    pub fn schedulers(&self) -> impl Iterator<Item = u64> {
+        self.same.iter().map(|places| self.points[places[0]])
+    }
+
+    /// Returns the run of a scheduler, by its place among [`Definition::schedulers`].
+    pub fn run_of(&self, scheduler: usize, workload: usize, repetition: u32) -> u64 {
+        let turn = u64::from(repetition) * self.workloads.len() as u64 + workload as u64;
+        turn * self.same.len() as u64 + scheduler as u64
+    }
+
     /// Returns the jobs of a run below [`Definition::runs`]; the first one stands for all of them.
     pub fn jobs_of(&self, run: u64) -> impl Iterator<Item = u64> {
         let schedulers = self.same.len() as u64;
@@ -436,6 +473,7 @@ mod tests {
                 seed,
                 live: None,
                 each: false,
+                budget: None,
             })
         };
         let error = asked(&["cpu", "pipe", "cpu"], 1, 1).unwrap_err();

@@ -57,6 +57,14 @@ fn stored(folder: &Path) -> Result<Option<Definition>, SweepError> {
     }
 }
 
+/// Returns the sweep that a folder holds, if it holds one.
+///
+/// # Errors
+/// If the file that says so cannot be read.
+pub fn begun(folder: &Path) -> Result<Option<Definition>, SweepError> {
+    stored(folder)
+}
+
 /// Returns the sweep of a folder and the rows that are there, in the order of jobs.
 ///
 /// # Errors
@@ -70,11 +78,30 @@ pub fn read(folder: &Path) -> Result<(Definition, Vec<Row>), SweepError> {
             (false, false) => "it is not there",
         },
     })?;
-    let mut rows = BTreeMap::new();
-    for (path, _) in files(folder)? {
-        collect(&definition, &path, &mut rows)?;
-    }
+    let rows = rows(&definition, folder)?;
     Ok((definition, rows.into_values().collect()))
+}
+
+/// Another process may put one file in the place of its parts while they are read.
+const READ_AGAIN: u32 = 3;
+
+/// Returns the rows of all shards by job.
+pub(crate) fn rows(
+    definition: &Definition,
+    folder: &Path,
+) -> Result<BTreeMap<u64, Row>, SweepError> {
+    let mut tries = 0;
+    loop {
+        let mut rows = BTreeMap::new();
+        let mut paths = files(folder)?.into_iter();
+        match paths.try_for_each(|(path, _)| collect(definition, &path, &mut rows)) {
+            Err(SweepError::File { cause, .. }) if is_absent(&cause) && tries < READ_AGAIN => {
+                tries += 1;
+            }
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(rows),
+        }
+    }
 }
 
 /// Returns the files of a folder that [`read`] reads.
@@ -206,11 +233,24 @@ impl Work {
 
     /// Returns the runs of the shard of which a job is not done, in their order.
     pub fn missing(&self) -> Vec<u64> {
-        let is_done = |run| {
-            let mut jobs = self.definition.jobs_of(run);
-            jobs.all(|job| self.rows.contains_key(&job))
-        };
-        self.runs().filter(|run| !is_done(*run)).collect()
+        self.runs().filter(|run| !self.has(*run)).collect()
+    }
+
+    /// Returns whether all jobs of a run are done.
+    pub fn has(&self, run: u64) -> bool {
+        let mut jobs = self.definition.jobs_of(run);
+        jobs.all(|job| self.rows.contains_key(&job))
+    }
+
+    /// Number of the shard's runs.
+    pub(crate) fn nr_runs(&self) -> u64 {
+        self.runs().count() as u64
+    }
+
+    /// Number of runs that are done.
+    pub(crate) fn made(&self) -> u64 {
+        let all = 0..self.definition.runs();
+        all.filter(|run| self.has(*run)).count() as u64
     }
 
     /// Returns the runs of the shard.

@@ -9,13 +9,15 @@ mod definition;
 mod error;
 pub mod file;
 mod folder;
+mod rate;
 mod run;
 mod space;
 mod table;
 
-pub use definition::{Asked, BUILD, Definition, Host, PartScore, Shard};
+pub use definition::{Asked, BUILD, Budget, Definition, Host, PartScore, Shard, Timed};
 pub use error::SweepError;
-pub use folder::{Work, paths, read};
-pub use run::{Best, Options, Progress, Summary, run, run_by};
+pub use folder::{Work, begun, paths, read};
+pub use rate::rate;
+pub use run::{Best, Choose, Options, Progress, Summary, run, run_by, run_chosen};
 pub use space::{Feature, Mute, Space};
 pub use table::{MEASURES, PART_MEASURES, Row};

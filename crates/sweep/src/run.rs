@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use schedlab_report::RunResult;
 use schedlab_sim::{Inputs, SimSpec, batch};
 
-use crate::folder::Work;
+use crate::folder::{self, Work};
 use crate::space::shuffle;
 use crate::{Definition, Row, Shard, SweepError};
 
@@ -34,6 +34,10 @@ pub struct Progress {
     pub done: u64,
     /// All of them.
     pub jobs: u64,
+    /// Runs of the shard that are made.
+    pub made: u64,
+    /// Runs that it makes; with a budget, its part of that.
+    pub runs: u64,
     /// Jobs that did not end as they should.
     pub failed: u64,
     /// Time that is left at the pace so far; `None` before there is a pace.
@@ -97,7 +101,13 @@ pub struct Summary {
     pub runs: u64,
     /// It was stopped before it was complete.
     pub stopped: bool,
+    /// It cannot go on before other shards have made their runs.
+    pub waits: bool,
 }
+
+/// Names the runs of the stage that is under way, from the rows that are there: all of the stage, those that are done
+/// included. The same rows give the same runs. `None`: the sweep is over.
+pub type Choose<'a> = &'a mut dyn FnMut(&BTreeMap<u64, Row>) -> Option<Vec<u64>>;
 
 /// Runs what is missing of a shard until `stop`.
 ///
@@ -113,7 +123,30 @@ pub fn run(
     progress: impl FnMut(&Progress),
 ) -> Result<Summary, SweepError> {
     let one = |run| definition.run(run);
-    make(definition, folder, shard, options, stop, one, progress)
+    make(
+        definition, folder, shard, options, stop, one, None, progress,
+    )
+}
+
+/// Runs a sweep with a budget: stage by stage what `choose` names. A shard makes its part of a stage, and goes on as
+/// long as the others have made theirs.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_chosen(
+    definition: &Definition,
+    folder: &Path,
+    shard: Shard,
+    options: Options,
+    stop: &AtomicBool,
+    choose: Choose<'_>,
+    progress: impl FnMut(&Progress),
+) -> Result<Summary, SweepError> {
+    let one = |run| definition.run(run);
+    let choose = Some(choose);
+    make(
+        definition, folder, shard, options, stop, one, choose, progress,
+    )
 }
 
 /// Returns the same for runs that the caller makes: `one` returns the rows of a run's jobs. The runs of a live sweep
@@ -137,9 +170,69 @@ pub fn run_by<E: From<SweepError> + Send>(
         definition.check_provenance(read.map_err(SweepError::from)?.files())?;
         Ok(rows)
     };
-    make(definition, folder, shard, options, stop, one, progress)
+    make(
+        definition, folder, shard, options, stop, one, None, progress,
+    )
 }
 
+/// The runs that a shard makes next.
+struct Stages<'a> {
+    choose: Option<Choose<'a>>,
+    shard: Shard,
+    /// Whether all that there was to do is known.
+    is_begun: bool,
+}
+
+/// The next step of a shard.
+enum Next {
+    Runs(Vec<u64>),
+    /// Others must make theirs first.
+    Wait,
+    Over,
+}
+
+impl Stages<'_> {
+    fn next(
+        &mut self,
+        definition: &Definition,
+        work: &Work,
+        folder: &Path,
+    ) -> Result<Next, SweepError> {
+        let shard = self.shard;
+        let Some(choose) = &mut self.choose else {
+            let first = !std::mem::replace(&mut self.is_begun, true);
+            return Ok(match first {
+                true => Next::Runs(work.missing()),
+                false => Next::Over,
+            });
+        };
+        let others;
+        let rows = match shard == Shard::WHOLE {
+            true => &work.rows,
+            false => {
+                others = folder::rows(definition, folder)?;
+                &others
+            }
+        };
+        let Some(stage) = choose(rows) else {
+            return Ok(Next::Over);
+        };
+        let own = (0..).zip(stage).filter(|(place, _)| shard.has(*place));
+        let own: Vec<u64> = own
+            .map(|(_, run)| run)
+            .filter(|run| !work.has(*run))
+            .collect();
+        Ok(match own.is_empty() {
+            true => Next::Wait,
+            false => Next::Runs(own),
+        })
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "three functions for others share it"
+)]
 fn make<E: From<SweepError> + Send>(
     definition: &Definition,
     folder: &Path,
@@ -147,13 +240,15 @@ fn make<E: From<SweepError> + Send>(
     options: Options,
     stop: &AtomicBool,
     one: impl Fn(u64) -> Result<Vec<Row>, E> + Sync,
+    choose: Option<Choose<'_>>,
     mut progress: impl FnMut(&Progress),
 ) -> Result<Summary, E> {
     let mut work = Work::begin(definition, folder, shard)?;
-    let mut missing = work.missing();
-    if definition.live {
-        shuffle(&mut missing, &mut Pcg64Mcg::seed_from_u64(definition.seed));
-    }
+    let mut stages = Stages {
+        choose,
+        shard,
+        is_begun: false,
+    };
     let mut state = Progress {
         jobs: work.jobs(),
         ..Progress::default()
@@ -161,57 +256,86 @@ fn make<E: From<SweepError> + Send>(
     for row in work.rows.values() {
         state.add(row);
     }
+    state.made = work.made();
+    state.runs = definition
+        .budget
+        .map_or_else(|| work.nr_runs(), |budget| budget.runs / shard.count);
     progress(&state);
-    let end = AtomicBool::new(false);
-    let mut fresh: Vec<Row> = Vec::new();
-    let (mut new, mut runs) = (0, 0);
-    let mut outcome = Ok(());
-    let (begun, mut kept) = (Instant::now(), Instant::now());
-    // Where the disk is slow the runs wait, so that a kill costs no more than it should.
-    batch::each(
-        &missing,
-        options.threads,
-        || stop.load(Ordering::Relaxed) || end.load(Ordering::Relaxed),
-        |&run| one(run),
-        |heard| {
-            match heard.map(|(_, rows)| rows) {
-                Some(Ok(rows)) => {
-                    runs += 1;
-                    for row in rows {
-                        if !work.rows.contains_key(&row.job) {
-                            state.add(&row);
-                            fresh.push(row);
-                            new += 1;
+    let made_before = state.made;
+    let mut new = 0;
+    let begun = Instant::now();
+    let (mut over, mut waits) = (false, false);
+    while !over && !waits && !stop.load(Ordering::Relaxed) {
+        let mut missing = match stages.next(definition, &work, folder)? {
+            Next::Runs(missing) => missing,
+            Next::Wait => {
+                waits = true;
+                continue;
+            }
+            Next::Over => {
+                over = true;
+                continue;
+            }
+        };
+        if definition.live {
+            shuffle(&mut missing, &mut Pcg64Mcg::seed_from_u64(definition.seed));
+        }
+        let end = AtomicBool::new(false);
+        let mut fresh: Vec<Row> = Vec::new();
+        let mut outcome = Ok(());
+        let mut kept = Instant::now();
+        // Where the disk is slow the runs wait, so that a kill costs no more than it should.
+        batch::each(
+            &missing,
+            options.threads,
+            || stop.load(Ordering::Relaxed) || end.load(Ordering::Relaxed),
+            |&run| one(run),
+            |heard| {
+                match heard.map(|(_, rows)| rows) {
+                    Some(Ok(rows)) => {
+                        state.made += 1;
+                        for row in rows {
+                            if !work.rows.contains_key(&row.job) {
+                                state.add(&row);
+                                fresh.push(row);
+                                new += 1;
+                            }
                         }
                     }
+                    Some(Err(error)) if outcome.is_ok() => outcome = Err(error),
+                    Some(Err(_)) | None => {}
                 }
-                Some(Err(error)) if outcome.is_ok() => outcome = Err(error),
-                Some(Err(_)) | None => {}
-            }
-            if outcome.is_ok() && (fresh.len() >= KEEP_ROWS || kept.elapsed() >= options.keep_after)
-            {
-                outcome = work.keep(&mut fresh).map_err(E::from);
-                kept = Instant::now();
-            }
-            if outcome.is_err() {
-                end.store(true, Ordering::Relaxed);
-            }
-            state.left = left(begun.elapsed(), runs, missing.len() as u64 - runs);
-            progress(&state);
-        },
-    );
-    // Rows that could not be kept before may be kept now.
-    let last = work.keep(&mut fresh);
-    outcome.and(last.map_err(E::from))?;
-    let complete = state.done == state.jobs;
+                if outcome.is_ok()
+                    && (fresh.len() >= KEEP_ROWS || kept.elapsed() >= options.keep_after)
+                {
+                    outcome = work.keep(&mut fresh).map_err(E::from);
+                    kept = Instant::now();
+                }
+                if outcome.is_err() {
+                    end.store(true, Ordering::Relaxed);
+                }
+                let to_do = state.runs.saturating_sub(state.made);
+                state.left = left(begun.elapsed(), state.made - made_before, to_do);
+                progress(&state);
+            },
+        );
+        // Rows that could not be kept before may be kept now.
+        let last = work.keep(&mut fresh);
+        outcome.and(last.map_err(E::from))?;
+    }
+    let complete = match definition.budget {
+        Some(_) => over,
+        None => state.done == state.jobs,
+    };
     if complete {
         work.finish()?;
     }
     Ok(Summary {
-        progress: state,
         new,
-        runs,
+        runs: state.made - made_before,
+        progress: state,
         stopped: !complete,
+        waits,
     })
 }
 

@@ -523,6 +523,7 @@ mod tests {
             seed: 1,
             live: None,
             each: false,
+            budget: None,
         })
         .unwrap()
     }

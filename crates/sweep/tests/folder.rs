@@ -26,6 +26,7 @@ fn asked(workloads: &[&str], sample: u64, seed: u64) -> Asked {
         seed,
         live: None,
         each: false,
+        budget: None,
     }
 }
 

@@ -24,6 +24,7 @@ fn definition(fixed: &[(&str, &str)], workloads: &[&str]) -> Definition {
         seed: 3,
         live: None,
         each: false,
+        budget: None,
     })
     .unwrap()
 }

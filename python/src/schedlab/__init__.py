@@ -61,7 +61,8 @@ class Sweep:
     """Every combination of a scheduler's options on some workloads: a list of jobs, numbered from 0.
 
     Arguments are those of `schedlab sweep`, and so are their defaults. Two sweeps of the same arguments are the same, wherever they are
-    made, so a sweep can be pickled and its jobs run anywhere.
+    made, so a sweep can be pickled and its jobs run anywhere. With a `budget` of runs it is a search: which jobs are run is
+    chosen as results come.
     """
 
     def __init__(
@@ -80,11 +81,12 @@ class Sweep:
         time_limit: float | None = None,
         check: bool = False,
         each: bool = False,
+        budget: int | None = None,
     ) -> None:
         if isinstance(workloads, str):
             raise ValueError(f"workloads must be a list: write [{workloads!r}]")
         self._definition = _engine.Definition(
-            list(workloads), space, dict(fix or {}), sample, repeat, each, machine,
+            list(workloads), space, dict(fix or {}), sample, repeat, each, budget, machine,
             _options(cpus, seed, rt, kernel, time_limit, check),
         )  # fmt: skip
 
@@ -143,11 +145,14 @@ class Folder:
         self._folder.close()
 
     def missing(self) -> list[int]:
-        """The runs to be made, for `Sweep.results`. A run gives the rows of all jobs whose schedulers are the same."""
+        """The runs to be made next, for `Sweep.results`. A run gives the rows of all jobs whose schedulers are the same.
+
+        Of a search these are the rest of a stage; the next stage is known when all of them are kept. None: it is over.
+        """
         return self._folder.missing()
 
     def left(self) -> int:
-        """Number of jobs whose rows are not there."""
+        """Number of jobs whose rows are not there; of a search the runs that its stage still needs."""
         return self._folder.left()
 
     def keep(self, rows: str) -> None:

@@ -35,27 +35,41 @@ def run(
         raise ValueError("chunk must be at least 1")
     definition = sweep.to_json()
     with Folder(sweep, out) as folder:
-        missing = folder.missing()
-        chunks = iter([missing[i : i + chunk] for i in range(0, len(missing), chunk)])
-
-        def submit(count: int) -> list[Future]:
-            # Not pure: the scheduler would keep results to answer the same call again.
-            return [
-                client.submit(_rows, definition, part, pure=False, retries=3)
-                for part in islice(chunks, count)
-            ]
-
-        # Enough that no worker waits, and no more than fits into the scheduler.
-        workers = max(1, sum(client.nthreads().values()))
-        running = as_completed(submit(4 * workers), with_results=True)
-        for future, rows in running:
-            folder.keep(rows)
-            future.release()
-            for more in submit(1):
-                running.add(more)
-            if progress is not None:
-                progress(len(sweep) - folder.left(), len(sweep))
+        # Of a search one stage after another, of any other sweep all at once.
+        while missing := folder.missing():
+            _make(client, definition, folder, missing, chunk, progress)
         folder.finish()
+
+
+def _make(
+    client: Client,
+    definition: str,
+    folder: Folder,
+    missing: list[int],
+    chunk: int,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Make these runs on the workers and keep their rows."""
+    chunks = iter([missing[i : i + chunk] for i in range(0, len(missing), chunk)])
+    jobs = len(Sweep.from_json(definition))
+
+    def submit(count: int) -> list[Future]:
+        # Not pure: the scheduler would keep results to answer the same call again.
+        return [
+            client.submit(_rows, definition, part, pure=False, retries=3)
+            for part in islice(chunks, count)
+        ]
+
+    # Enough that no worker waits, and no more than fits into the scheduler.
+    workers = max(1, sum(client.nthreads().values()))
+    running = as_completed(submit(4 * workers), with_results=True)
+    for future, rows in running:
+        folder.keep(rows)
+        future.release()
+        for more in submit(1):
+            running.add(more)
+        if progress is not None:
+            progress(jobs - folder.left(), jobs)
 
 
 def _rows(definition: str, runs: list[int]) -> str:

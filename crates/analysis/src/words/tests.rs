@@ -15,6 +15,7 @@ pub(crate) fn analysis() -> Analysis {
         seeds: 1,
         words: String::new(),
         left_out: LeftOut::default(),
+        search: None,
         study: Study {
             schedulers: 12,
             excluded: 0,

@@ -1,9 +1,12 @@
 //! Synthetic sweeps whose true effects are known.
 
+use std::collections::BTreeMap;
+
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use schedlab_analysis::{Analysis, Bounds, analyse};
 use schedlab_report::Exit;
+use schedlab_search::Plan;
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_sweep::{Asked, Definition, MEASURES, Row, Space};
 
@@ -46,6 +49,7 @@ fn asked(
         seed,
         live: None,
         each,
+        budget: None,
     };
     Definition::new(asked).unwrap()
 }
@@ -122,4 +126,20 @@ pub fn analysis(definition: &Definition, rows: &[Row]) -> Analysis {
         &Bounds::default(),
     )
     .unwrap()
+}
+
+/// The rows of a search whose runs are looked up instead of made, in the order of the search.
+#[allow(dead_code)] // Not every test needs it.
+pub fn searched(definition: &Definition, row: impl Fn(u64) -> Row) -> Vec<Row> {
+    let mut plan = Plan::new(definition).expect("it has a budget");
+    let mut rows = BTreeMap::new();
+    let mut order = Vec::new();
+    while let Some(stage) = plan.stage(&rows) {
+        for job in stage.iter().flat_map(|&run| definition.jobs_of(run)) {
+            let found = row(job);
+            rows.insert(job, found.clone());
+            order.push(found);
+        }
+    }
+    order
 }

@@ -69,7 +69,11 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     if rows.is_empty() {
         bail!("{}: the sweep has no results yet", args.folder.display());
     }
-    let missing = definition.jobs() - rows.len() as u64;
+    // A search makes as many runs as its budget has; the folder of one says nothing of how far it is.
+    let missing = match definition.budget {
+        Some(_) => 0,
+        None => definition.jobs() - rows.len() as u64,
+    };
     let mut analyses: Vec<Analysis> = Vec::new();
     let mut without: Vec<&str> = Vec::new();
     for workload in &definition.workloads {

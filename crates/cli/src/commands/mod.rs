@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod advise;
 mod analyze;
 mod calibrate;
 mod check;
@@ -95,6 +96,7 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Import(args) => recording::import_one(&args),
         Command::Show(args) => recording::show(&args),
         Command::Replay(args) => recording::replay(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Doctor => real::doctor(),

@@ -5,9 +5,11 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, bail};
 use schedlab_recording::{Options, Select, page};
+use schedlab_workload::recorded::File;
 
 use super::{Status, recording};
 use crate::args::RecordArgs;
@@ -36,6 +38,31 @@ const CALLS: &[u32] = &[
 ];
 
 pub fn run(args: &RecordArgs) -> anyhow::Result<Status> {
+    // perf and the command get Ctrl-C, too, and end; what they leave is worth reading.
+    let stops = signals::listen()
+        .context("cannot listen to signals")?
+        .stop_softly();
+    let Recorded { path, file, failed } = record(args, &stops)?;
+    print(page::show(&path.display().to_string(), &file, None))?;
+    if let Some(failed) = failed {
+        tell(failed);
+        return Ok(Status::Failed);
+    }
+    Ok(Status::Done)
+}
+
+/// A recording that was written.
+pub struct Recorded {
+    /// Where.
+    pub path: PathBuf,
+    /// What.
+    pub file: File,
+    /// The command's failure, if it failed.
+    pub failed: Option<String>,
+}
+
+/// Records and writes the workload file.
+pub fn record(args: &RecordArgs, stops: &AtomicBool) -> anyhow::Result<Recorded> {
     let costs = recording::costs(&args.reading)?;
     let out = match (&args.out, args.command.first()) {
         (Some(out), _) => out.clone(),
@@ -52,10 +79,6 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Status> {
         ],
         std::iter::empty::<&Path>(),
     )?;
-    // perf and the command get Ctrl-C, too, and end; what they leave is worth reading.
-    let stops = signals::listen()
-        .context("cannot listen to signals")?
-        .stop_softly();
     let folder = tempfile::tempdir().context("cannot make a folder for the recording")?;
     let data = args
         .perf_data
@@ -63,7 +86,7 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Status> {
         .unwrap_or_else(|| folder.path().join("perf.data"));
     tell("recording with perf; Ctrl-C ends it");
     let failed = perf(args, &data)?;
-    if stops.load(std::sync::atomic::Ordering::SeqCst) {
+    if stops.load(Ordering::SeqCst) {
         tell("ended by a signal: the recording is shorter");
     }
     let options = Options {
@@ -78,12 +101,11 @@ pub fn run(args: &RecordArgs) -> anyhow::Result<Status> {
     };
     let file = recording::inferred(&data, &options)?;
     recording::write(&file, &out)?;
-    print(page::show(&out.display().to_string(), &file, None))?;
-    if let Some(failed) = failed {
-        tell(failed);
-        return Ok(Status::Failed);
-    }
-    Ok(Status::Done)
+    Ok(Recorded {
+        path: out,
+        file,
+        failed,
+    })
 }
 
 /// Records into `data`. Answers with what became of the command, if it failed.

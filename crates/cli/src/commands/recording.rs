@@ -86,7 +86,8 @@ pub fn import_one(args: &ImportArgs) -> anyhow::Result<Status> {
     Ok(Status::Done)
 }
 
-fn workload_file(path: &str) -> anyhow::Result<File> {
+/// Reads a workload file.
+pub fn workload_file(path: &str) -> anyhow::Result<File> {
     let text = schedlab_workload::rtapp::read_file(path)?;
     if !is_recorded(&text) {
         bail!("{path} is no workload file of `schedlab record` or `schedlab import`");

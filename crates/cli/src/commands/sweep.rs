@@ -1,5 +1,6 @@
 //! `sweep`: every combination of a scheduler's options.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -10,14 +11,17 @@ use anyhow::{Context as _, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::number::amount;
+use schedlab_search::{Plan, RUNS_MIN};
 use schedlab_sim::Scheduler;
-use schedlab_sweep::{Asked, Definition, Options, Progress, Row, Shard, Space, Summary};
+use schedlab_sweep::{
+    Asked, Budget, Definition, Options, Progress, Row, Shard, Space, Summary, Timed,
+};
 use schedlab_trace::counted;
 use schedlab_workload::{Workload, rtapp};
 
 use super::{Status, real, sim};
-use crate::args::SweepArgs;
-use crate::output::{print, width};
+use crate::args::{BudgetArg, SweepArgs};
+use crate::output::{print, tell, width};
 use crate::{progress, signals};
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
@@ -64,8 +68,13 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         seed: args.common.seed,
         live: args.live.then(real::host).transpose()?,
         each: args.each,
+        budget: None,
     };
-    let definition = progress::reading(|| Definition::new(asked))?;
+    let mut definition = progress::reading(|| Definition::new(asked))?;
+    if let Some(asked) = args.budget {
+        definition.budget = Some(budget(&definition, asked, args)?);
+    }
+    let definition = definition;
     // In the virtual machine the process outside has reported it.
     if real::place() == "host" {
         let workloads = 0..definition.workloads.len();
@@ -93,6 +102,18 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     let mut bar = Bar::new();
     let summary = if args.live {
         live(&definition, args, shard, options, &stop, &mut bar)?
+    } else if let Some(mut plan) = Plan::new(&definition) {
+        let mut choose = |rows: &BTreeMap<u64, Row>| plan.stage(rows);
+        let show = |progress: &Progress| bar.update(progress);
+        schedlab_sweep::run_chosen(
+            &definition,
+            &args.out,
+            shard,
+            options,
+            &stop,
+            &mut choose,
+            show,
+        )?
     } else {
         schedlab_sweep::run(&definition, &args.out, shard, options, &stop, |progress| {
             bar.update(progress);
@@ -102,7 +123,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     let mut text = report(
         &summary,
         shard,
-        definition.jobs(),
+        definition.budget.is_none().then(|| definition.jobs()),
         &args.out.display().to_string(),
     );
     if summary.progress.failed > 0 {
@@ -114,6 +135,63 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     } else {
         Status::Done
     })
+}
+
+/// Part of a budget of time that goes into measuring how many runs it has room for.
+const MEASURING_PART: f64 = 0.05;
+
+/// Returns the budget in runs. A folder that has one of the same time keeps it: the speed may be another one now.
+fn budget(definition: &Definition, asked: BudgetArg, args: &SweepArgs) -> anyhow::Result<Budget> {
+    let least = RUNS_MIN * definition.workloads.len() as u64;
+    let (budget, told) = match asked {
+        BudgetArg::Runs(runs) => (Budget { runs, timed: None }, String::new()),
+        BudgetArg::Time(time) => {
+            let seconds = time.to_std().as_secs_f64();
+            let begun = schedlab_sweep::begun(&args.out)?;
+            let kept = begun.and_then(|begun| begun.budget);
+            let is_same =
+                |budget: &Budget| budget.timed.is_some_and(|timed| timed.seconds == seconds);
+            if let Some(kept) = kept.filter(is_same) {
+                return Ok(kept);
+            }
+            let measuring = time.to_std().mul_f64(MEASURING_PART);
+            let runs_per_second = progress::reading(|| {
+                schedlab_sweep::rate(definition, sim::threads(args.common.jobs), measuring)
+            })?;
+            let runs = (runs_per_second * seconds * (1.0 - MEASURING_PART)) as u64;
+            let timed = Some(Timed {
+                seconds,
+                runs_per_second,
+            });
+            (
+                Budget { runs, timed },
+                format!(" is {runs} runs here, which"),
+            )
+        }
+    };
+    if budget.runs < least {
+        bail!(
+            "--budget{told} is too few for a search: {} take at least {least} runs",
+            counted(definition.workloads.len() as u64, "workload")
+        );
+    }
+    if let Some(timed) = budget.timed {
+        tell(format_args!(
+            "{} runs a second: the budget is {} runs; --budget {} makes the same ones anywhere",
+            number(timed.runs_per_second),
+            budget.runs,
+            budget.runs
+        ));
+    }
+    Ok(budget)
+}
+
+/// Two digits behind the point below ten.
+fn number(rate: f64) -> String {
+    match rate < 10.0 {
+        true => format!("{rate:.2}"),
+        false => format!("{rate:.0}"),
+    }
 }
 
 /// Every run in the kernel that is running, one at a time.
@@ -180,8 +258,8 @@ impl Bar {
     }
 
     fn update(&mut self, progress: &Progress) {
-        self.0.set_length(progress.jobs);
-        self.0.set_position(progress.done);
+        self.0.set_length(progress.runs);
+        self.0.set_position(progress.made);
         let mut message = match progress.left {
             Some(left) => format!(
                 "{} left",
@@ -235,24 +313,34 @@ pub fn failure(row: &Row) -> String {
     format!("{} on {}: {}: {why}", row.scheduler, row.workload, row.exit)
 }
 
-fn report(summary: &Summary, shard: Shard, jobs: u64, folder: &str) -> String {
+/// `jobs` counts the whole sweep; `None`: it is a search, which chooses its runs.
+fn report(summary: &Summary, shard: Shard, jobs: Option<u64>, folder: &str) -> String {
     let Summary {
         progress,
         new,
         runs,
         stopped,
+        waits,
     } = summary;
     if progress.jobs == 0 {
         let (index, count) = (shard.index, shard.count);
-        let runs = counted(jobs, "run");
+        let runs = counted(jobs.unwrap_or_default(), "run");
         return format!("shard {index}/{count} has none of the sweep's {runs}: nothing to do\n");
     }
-    let mut text = format!("{} of {} runs done", progress.done, progress.jobs);
+    let searched = jobs.is_none();
+    let mut text = match searched {
+        true => format!(
+            "{} of {} runs of the budget done",
+            progress.made, progress.runs
+        ),
+        false => format!("{} of {} runs done", progress.done, progress.jobs),
+    };
     if shard != Shard::WHOLE {
         let _ = write!(text, " of shard {}/{}", shard.index, shard.count);
     }
-    let _ = write!(text, ", {new} of them now");
-    if runs < new {
+    let now = if searched { runs } else { new };
+    let _ = write!(text, ", {now} of them now");
+    if runs < new && !searched {
         let _ = write!(text, " by {}", counted(*runs, "simulation"));
     }
     let _ = writeln!(text, "; {} failed", progress.failed);
@@ -261,7 +349,11 @@ fn report(summary: &Summary, shard: Shard, jobs: u64, folder: &str) -> String {
         let told = format!("best run on {workload}: {score}: {}", best.scheduler);
         fill(&mut text, "", &told, 2, width());
     }
-    if *stopped {
+    if *waits {
+        text.push_str(
+            "the next stage needs the results of all shards of this one: start the same command again when they are done\n",
+        );
+    } else if *stopped {
         text.push_str("stopped: the same command goes on where it was\n");
     } else {
         let _ = writeln!(text, "results in {folder}; next: schedlab analyze {folder}");
@@ -283,6 +375,8 @@ mod tests {
             progress: Progress {
                 done: 12,
                 jobs: 12,
+                made: 9,
+                runs: 10,
                 failed: 0,
                 left: None,
                 workload: String::new(),
@@ -291,12 +385,13 @@ mod tests {
             new: 5,
             runs: 5,
             stopped: false,
+            waits: false,
         }
     }
 
     #[test]
     fn the_report_has_each_case() {
-        let of = |summary: &Summary, shard: Shard| report(summary, shard, 24, "out");
+        let of = |summary: &Summary, shard: Shard| report(summary, shard, Some(24), "out");
         let next = "results in out; next: schedlab analyze out\n";
         let mut one = summary();
         let whole = format!("12 of 12 runs done, 5 of them now; 0 failed\n{next}");
@@ -330,6 +425,19 @@ mod tests {
             of(&one, second),
             "shard 2/2 has none of the sweep's 24 runs: nothing to do\n"
         );
+    }
+
+    #[test]
+    fn the_report_of_a_search_counts_runs_and_says_whom_it_waits_for() {
+        let of = |summary: &Summary| report(summary, Shard::WHOLE, None, "out");
+        let mut one = summary();
+        let done = "9 of 10 runs of the budget done, 5 of them now; 0 failed\n";
+        let next = "results in out; next: schedlab analyze out\n";
+        assert_eq!(of(&one), format!("{done}{next}"));
+        (one.stopped, one.waits) = (true, true);
+        let waits = "the next stage needs the results of all shards of this one: start the same command again when they \
+                     are done\n";
+        assert_eq!(of(&one), format!("{done}{waits}"));
     }
 
     #[test]

@@ -1,0 +1,678 @@
+//! Finds the advice: the contest of all schedulers, the search through features, the last round, and what explains it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration as Time, Instant};
+
+use schedlab_analysis::{Bounds as Limits, Verdict as Judged, analyse};
+use schedlab_machine::Machine;
+use schedlab_recording::{Replayed, page::compare};
+use schedlab_report::{RunResult, Value};
+use schedlab_search::{Plan, RUNS_MIN, finalists};
+use schedlab_sim::{Scheduler, SimError, SimSpec};
+use schedlab_sweep::{Asked, Budget, Definition, Row, Space};
+use schedlab_trace::Duration;
+use schedlab_workload::recorded::File;
+
+use crate::advice::{
+    Advice, Features, Finalist, Recording, SCHEMA, Tried, better_pct, judge, verdict,
+};
+use crate::bounds::Bounds;
+use crate::contest::{Contestant, Field, LEFT, LIMIT_FACTOR, halve, rank, why};
+use crate::path::Decomposer;
+use crate::runs::{Progress, Runs};
+
+/// Part of the runs for the last round.
+const LAST_PART: f64 = 0.25;
+/// Part of the others for features, where there are any; the contest has the rest.
+const FEATURES_PART: f64 = 0.4;
+/// Seeds of the last round.
+const SEEDS_MIN: u64 = 6;
+const SEEDS_MAX: u64 = 20;
+/// Points of a space that come into the last round.
+const POINTS_LAST: usize = 2;
+/// A space with fewer points is no tree of features.
+const POINTS_MIN: u64 = 100;
+/// The seeds of the last round begin so far behind the search's seeds.
+const FRESH: u64 = 1_000_000;
+/// Replays under the recorded scheduler.
+const REPLAYS: u64 = 3;
+/// Runs of the reference with the seeds of the contest.
+const BESIDE: u64 = 8;
+/// Part of the time that runs may take: reading, models and explanations need the rest.
+const TIME_PART: f64 = 0.8;
+/// Schedulers whose runs say how long a run takes, beside the reference.
+const TIMED: usize = 2;
+
+/// How much may be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// So many runs.
+    Runs(u64),
+    /// As many as this machine makes in about that time.
+    Time(Time),
+}
+
+/// The question.
+pub struct Ask<'a> {
+    /// The run; its scheduler is the reference.
+    pub spec: SimSpec,
+    /// The recording, where the program was recorded.
+    pub file: Option<&'a File>,
+    /// The schedulers to compare.
+    pub schedulers: Vec<Scheduler>,
+    /// How much may be done.
+    pub limit: Limit,
+    /// Runs at a time.
+    pub threads: NonZeroUsize,
+}
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdviseError {
+    /// Something is wrong with the run.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// Something is wrong with the space of features.
+    #[error(transparent)]
+    Sweep(#[from] schedlab_sweep::SweepError),
+    /// The reference does not come to its end.
+    #[error("{workload} under {scheduler}: {why}; nothing can be compared with it")]
+    Reference {
+        /// The program.
+        workload: String,
+        /// The reference.
+        scheduler: String,
+        /// How the run ended.
+        why: String,
+    },
+    /// Nobody would compete.
+    #[error("no scheduler is compared with {reference}: name others by -s")]
+    Alone {
+        /// The reference.
+        reference: String,
+    },
+    /// Less than one round.
+    #[error(
+        "the budget has room for {room} runs, and {least} are the least for {schedulers} schedulers: give --budget {needed} or fewer schedulers by -s"
+    )]
+    Budget {
+        /// Runs that there is room for.
+        room: u64,
+        /// Runs that are needed.
+        least: u64,
+        /// How many schedulers are asked for.
+        schedulers: usize,
+        /// A budget that is enough.
+        needed: String,
+    },
+    /// Someone asked to stop before there was anything to say.
+    #[error("stopped before the first round was done: nothing can be said yet")]
+    Stopped,
+}
+
+/// Finds the advice. When `stop` becomes true, it is made of what is known.
+///
+/// # Errors
+/// If the program or a scheduler is wrong, the reference fails, or there is too little budget.
+pub fn advise(
+    ask: &Ask<'_>,
+    stop: &AtomicBool,
+    show: &mut dyn FnMut(Progress),
+) -> Result<Advice, AdviseError> {
+    let reference = ask.spec.scheduler.clone();
+    let others: Vec<Scheduler> = ask
+        .schedulers
+        .iter()
+        .filter(|one| **one != reference)
+        .cloned()
+        .collect();
+    if others.is_empty() {
+        return Err(AdviseError::Alone {
+            reference: reference.to_string(),
+        });
+    }
+    let mut runs = Runs::new(ask.threads, stop, show);
+    let space = space(&ask.schedulers)?;
+    let shares = Shares::of(others.len(), space.is_some());
+    let (first, budget) = first_runs(ask, &others, &shares, &mut runs)?;
+    let by_makespan = first.follows_makespan();
+    let first = first.result;
+    let text = |name: &str| match first.measures.get(name) {
+        Some(Value::Text(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let higher = text("score_better") != "lower";
+    let makespan_ns = first.measures.number("makespan_ns").unwrap_or(0.0) as u64;
+    let mut spec = ask.spec.clone();
+    if makespan_ns > 0 {
+        let limit = Duration::from_ns(makespan_ns.saturating_mul(LIMIT_FACTOR));
+        spec.time_limit = spec.time_limit.min(limit);
+    }
+    let field = Field {
+        spec,
+        higher,
+        makespan_ns,
+        by_makespan,
+    };
+    runs.of = budget;
+    let contestants = others.into_iter().map(Contestant::new).collect();
+    let (contest, search) = shares.divide(budget.saturating_sub(runs.made));
+    let mut all = halve(&field, &mut runs, contestants, contest);
+    let (features, points) = match space {
+        Some(space) if search >= RUNS_MIN && !runs.is_stopped() => {
+            features(&field, space, search, &mut runs)?
+        }
+        _ => (None, Vec::new()),
+    };
+    rank(&mut all, higher);
+    let mut last: Vec<Scheduler> = vec![reference.clone()];
+    let good = all.iter().filter(|one| one.failed.is_none());
+    last.extend(good.take(LEFT).map(|one| one.scheduler.clone()));
+    last.extend(
+        points
+            .into_iter()
+            .filter(|point| !is_among(point, &last))
+            .collect::<Vec<_>>(),
+    );
+    let left = budget.saturating_sub(runs.made + REPLAYS + BESIDE);
+    let seeds = (left / last.len() as u64).clamp(SEEDS_MIN, SEEDS_MAX);
+    let finalists = last_round(&field, &last, seeds, &reference, &mut runs);
+    if finalists.is_empty() {
+        return Err(AdviseError::Stopped);
+    }
+    let machine = machine(&mut runs, &field.spec)?;
+    let cpus = machine.topology.nr_cpus() as u32;
+    let bounds = field
+        .by_makespan
+        .then(|| bounds(&finalists, &machine))
+        .flatten();
+    let possible_pct = bounds.as_ref().and_then(|bounds| {
+        let own = finalists
+            .iter()
+            .find(|one| one.scheduler == reference.to_string())?;
+        let own = own.time.as_ref()?.makespan_ns as f64;
+        Some((100.0 * (own / bounds.least_ns().max(1) as f64 - 1.0)).max(0.0))
+    });
+    let of_reference = reference_scores(&field, &reference, &all, &first, &mut runs);
+    let tried: Vec<Tried> = all
+        .iter()
+        .filter(|one| {
+            let name = one.scheduler.to_string();
+            !finalists.iter().any(|last| last.scheduler == name)
+        })
+        .map(|one| tried(one, &of_reference, higher))
+        .collect();
+    let recording = ask.file.and_then(|file| recording(file, ask, &mut runs));
+    Ok(Advice {
+        schema: SCHEMA,
+        workload: ask.spec.workload.clone(),
+        machine: ask.spec.machine.clone(),
+        cpus,
+        reference: reference.to_string(),
+        unit: text("score_unit"),
+        higher_is_better: higher,
+        budget_runs: budget,
+        runs: runs.made,
+        cut_off: runs.is_stopped(),
+        verdict: verdict(&finalists, &reference.to_string(), possible_pct),
+        worst: worst(&finalists, &tried, &reference.to_string()),
+        finalists,
+        tried,
+        features,
+        bounds,
+        possible_pct,
+        recording,
+    })
+}
+
+/// How the runs are divided.
+struct Shares {
+    /// The least for the last round and what belongs to it.
+    last: u64,
+    has_features: bool,
+}
+
+impl Shares {
+    fn of(others: usize, has_features: bool) -> Shares {
+        let points = if has_features { POINTS_LAST } else { 0 };
+        let finalists = 1 + others.min(LEFT) + points;
+        Shares {
+            last: SEEDS_MIN * finalists as u64 + REPLAYS + BESIDE,
+            has_features,
+        }
+    }
+
+    /// The runs of the contest and of the search through features.
+    fn divide(&self, budget: u64) -> (u64, u64) {
+        let last = self.last.max((budget as f64 * LAST_PART) as u64);
+        let left = budget.saturating_sub(last);
+        let features = match self.has_features {
+            true => (left as f64 * FEATURES_PART) as u64,
+            false => 0,
+        };
+        // Too few for a model are better spent on the contest.
+        match features >= RUNS_MIN {
+            true => (left - features, features),
+            false => (left, 0),
+        }
+    }
+}
+
+/// Runs the reference and says how many runs the budget has. A time becomes runs by how long the first ones take.
+fn first_runs(
+    ask: &Ask<'_>,
+    others: &[Scheduler],
+    shares: &Shares,
+    runs: &mut Runs<'_>,
+) -> Result<(First, u64), AdviseError> {
+    // A wrong file or name is reported now, with its line.
+    let prepared = runs.read(&ask.spec)?;
+    prepared.check()?;
+    for scheduler in others {
+        let spec = SimSpec {
+            scheduler: scheduler.clone(),
+            ..ask.spec.clone()
+        };
+        runs.read(&spec)?;
+    }
+    let begun = Instant::now();
+    let specs = std::slice::from_ref(&ask.spec);
+    let first = runs.listen("the current scheduler", specs, |_| {
+        Some(Decomposer::default())
+    });
+    let took = begun.elapsed();
+    let Some((first, Some(heard))) = first.into_iter().next().flatten() else {
+        return Err(AdviseError::Stopped);
+    };
+    if !first.is_done() || first.measures.number("score").is_none() {
+        return Err(AdviseError::Reference {
+            workload: ask.spec.workload.clone(),
+            scheduler: ask.spec.scheduler.to_string(),
+            why: match first.is_done() {
+                true => "its run has no score".to_owned(),
+                false => why(&first),
+            },
+        });
+    }
+    let least = runs.made + TIMED as u64 + shares.last + others.len() as u64;
+    let (room, seconds) = match ask.limit {
+        Limit::Runs(room) => (room, took.as_secs_f64()),
+        Limit::Time(time) => {
+            let limit = first.measures.number("makespan_ns").unwrap_or(0.0) as u64;
+            let limit = Duration::from_ns(limit.saturating_mul(LIMIT_FACTOR).max(1));
+            let specs: Vec<SimSpec> = others
+                .iter()
+                .take(TIMED)
+                .map(|scheduler| SimSpec {
+                    scheduler: scheduler.clone(),
+                    time_limit: limit.min(ask.spec.time_limit),
+                    ..ask.spec.clone()
+                })
+                .collect();
+            let begun = Instant::now();
+            runs.make("how long runs take", &specs);
+            let per_run = begun.elapsed().as_secs_f64() / specs.len() as f64;
+            let left = time.as_secs_f64() * TIME_PART - took.as_secs_f64();
+            ((left / per_run.max(1e-6)) as u64, per_run)
+        }
+    };
+    if runs.is_stopped() {
+        return Err(AdviseError::Stopped);
+    }
+    if room < least {
+        let seconds = least as f64 * seconds / TIME_PART + took.as_secs_f64();
+        return Err(AdviseError::Budget {
+            room,
+            least,
+            schedulers: others.len(),
+            needed: match ask.limit {
+                Limit::Runs(_) => least.to_string(),
+                Limit::Time(_) => format!("{}s", seconds.ceil() as u64 + 1),
+            },
+        });
+    }
+    Ok((
+        First {
+            result: first,
+            begun_ns: heard.finish().begun_ns,
+        },
+        room,
+    ))
+}
+
+/// The first run of the reference.
+struct First {
+    result: RunResult,
+    /// When the part that counts began.
+    begun_ns: u64,
+}
+
+/// The scheduler among these with the most combinations of options, if these are a tree of features.
+fn space(schedulers: &[Scheduler]) -> Result<Option<Space>, AdviseError> {
+    let plain = schedulers.iter().filter(|one| one.options.is_empty());
+    let spaces = plain.filter_map(|one| Space::of(&one.name, &[]).ok());
+    Ok(spaces
+        .filter(|space| space.len() >= POINTS_MIN)
+        .max_by_key(Space::len))
+}
+
+/// Searches a space with some runs: what most of its good schedulers have, and the best ones.
+fn features(
+    field: &Field,
+    space: Space,
+    budget: u64,
+    runs: &mut Runs<'_>,
+) -> Result<(Option<Features>, Vec<Scheduler>), AdviseError> {
+    let name = space.scheduler.clone();
+    let definition = Definition::new(Asked {
+        workloads: vec![field.spec.workload.clone()],
+        space,
+        sample: None,
+        repeat: 1,
+        run: field.spec.clone(),
+        seed: field.spec.seed,
+        live: None,
+        each: false,
+        budget: Some(Budget {
+            runs: budget,
+            timed: None,
+        }),
+    })?;
+    let mut plan = Plan::new(&definition).expect("it has a budget");
+    let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
+    while let Some(stage) = plan.stage(&rows) {
+        let done: BTreeSet<u64> = rows.keys().copied().collect();
+        let open = stage.iter().copied().filter(|run| {
+            let mut jobs = definition.jobs_of(*run);
+            !jobs.all(|job| done.contains(&job))
+        });
+        let open: Vec<u64> = open.collect();
+        let specs: Vec<SimSpec> = open
+            .iter()
+            .map(|run| {
+                let job = definition.jobs_of(*run).next().expect("a run has a job");
+                definition.spec(job)
+            })
+            .collect();
+        let results = runs.make("features", &specs);
+        for (run, result) in open.iter().zip(results) {
+            for job in definition.jobs_of(*run) {
+                if let Some(result) = &result {
+                    rows.insert(job, Row::new(&definition, job, result));
+                }
+            }
+        }
+        if runs.is_stopped() {
+            break;
+        }
+    }
+    let mut best = finalists(&definition, 0, &rows);
+    best.sort_by(|a, b| {
+        let order = a.mean().total_cmp(&b.mean());
+        let order = if field.higher { order.reverse() } else { order };
+        order.then(a.scheduler.cmp(&b.scheduler))
+    });
+    let firsts: Vec<u64> = definition.schedulers().collect();
+    let points = best
+        .iter()
+        .take(POINTS_LAST)
+        .map(|one| definition.space.scheduler(firsts[one.scheduler]))
+        .collect();
+    let rows: Vec<Row> = rows.into_values().collect();
+    let workload = &field.spec.workload;
+    let Ok(analysis) = analyse(&definition, &rows, workload, "score", &Limits::default()) else {
+        return Ok((None, points));
+    };
+    let with = |verdict: Judged| {
+        let all = analysis.study.alternatives.iter();
+        all.filter(|one| one.significant && one.verdict == verdict)
+            .map(|one| format!("{}={}", one.feature, one.alternative))
+            .collect()
+    };
+    let found = analysis.search.as_ref();
+    let features = Features {
+        space: name,
+        runs: found.map_or(0, |search| search.runs),
+        of: firsts.len(),
+        good: with(Judged::Good),
+        bad: with(Judged::Bad),
+    };
+    Ok((Some(features), points))
+}
+
+/// Returns whether a scheduler is one of these, however it is written.
+fn is_among(scheduler: &Scheduler, others: &[Scheduler]) -> bool {
+    let spelled = schedlab_sim::spelled_out(scheduler);
+    let mut others = others.iter().map(schedlab_sim::spelled_out);
+    others.any(|other| other == spelled)
+}
+
+/// Runs the last ones with seeds that the search has not seen. The first runs are taken apart.
+fn last_round(
+    field: &Field,
+    last: &[Scheduler],
+    seeds: u64,
+    reference: &Scheduler,
+    runs: &mut Runs<'_>,
+) -> Vec<Finalist> {
+    let first = field.spec.seed.wrapping_add(FRESH);
+    let specs: Vec<SimSpec> = (0..seeds)
+        .flat_map(|seed| {
+            let seed = first.wrapping_add(seed);
+            last.iter().map(move |scheduler| field.run(scheduler, seed))
+        })
+        .collect();
+    let results = runs.listen("the last round", &specs, |place| {
+        (place < last.len()).then(Decomposer::default)
+    });
+    let mut times = BTreeMap::new();
+    let mut contestants: Vec<Contestant> = last.iter().cloned().map(Contestant::new).collect();
+    for (place, result) in results.into_iter().enumerate() {
+        let Some((result, listener)) = result else {
+            continue;
+        };
+        let contestant = &mut contestants[place % last.len()];
+        contestant.take(result.seed, &result);
+        if let Some(listener) = listener.filter(|_| result.is_done()) {
+            let work = result.measures.number("work");
+            times.insert(contestant.scheduler.to_string(), (work, listener.finish()));
+        }
+    }
+    contestants.retain(|one| one.failed.is_none());
+    // Of an interrupted round only seeds that all had.
+    let common: BTreeSet<u64> = contestants
+        .iter()
+        .map(|one| one.scores.keys().copied().collect::<BTreeSet<u64>>())
+        .reduce(|a, b| a.intersection(&b).copied().collect())
+        .unwrap_or_default();
+    if common.is_empty() || !contestants.iter().any(|one| one.scheduler == *reference) {
+        return Vec::new();
+    }
+    let scores = contestants.iter().map(|one| {
+        let scores = common.iter().map(|seed| one.scores[seed]);
+        (one.scheduler.to_string(), scores.collect())
+    });
+    let mut finalists = judge(scores.collect(), &reference.to_string(), field.higher);
+    for one in &mut finalists {
+        if let Some((work, time)) = times.remove(&one.scheduler) {
+            one.work = work;
+            one.time = Some(time);
+        }
+    }
+    finalists
+}
+
+fn machine(runs: &mut Runs<'_>, spec: &SimSpec) -> Result<Machine, AdviseError> {
+    let machine = match Machine::file(&spec.machine).map_err(SimError::from)? {
+        Some(text) => Machine::from_toml(&spec.machine, &text).map_err(SimError::from)?,
+        None => Machine::builtin(&spec.machine).map_err(SimError::from)?,
+    };
+    let cpus = runs.read(spec)?.nr_cpus()?;
+    Ok(machine.with_cpus(cpus).map_err(SimError::from)?)
+}
+
+impl First {
+    /// Whether the score is a makespan, a time per work or work per time.
+    fn follows_makespan(&self) -> bool {
+        let of = |name: &str| self.result.measures.number(name).unwrap_or(0.0);
+        let makespan = of("makespan_ns") - self.begun_ns as f64;
+        let (score, work) = (of("score"), of("work"));
+        let is = |expected: f64| expected > 0.0 && (score / expected - 1.0).abs() < 1e-6;
+        match self.result.less_is_better() {
+            true => is(makespan) || is(makespan / work),
+            false => is(work * 1e9 / makespan) || is(work * 3.6e12 / makespan),
+        }
+    }
+}
+
+/// The bounds, where all runs do the same work: of those that end by the clock a better one does more.
+fn bounds(finalists: &[Finalist], machine: &Machine) -> Option<Bounds> {
+    let mut works = finalists.iter().map(|one| one.work);
+    let first = works.next()?;
+    if works.any(|work| work != first) {
+        return None;
+    }
+    let runs: Vec<_> = finalists
+        .iter()
+        .filter_map(|one| one.time.as_ref())
+        .collect();
+    Bounds::of(&runs, machine)
+}
+
+/// The reference's scores with the seeds of the contest.
+fn reference_scores(
+    field: &Field,
+    reference: &Scheduler,
+    all: &[Contestant],
+    first: &RunResult,
+    runs: &mut Runs<'_>,
+) -> BTreeMap<u64, f64> {
+    let mut own = Contestant::new(reference.clone());
+    own.take(field.spec.seed, first);
+    let seeds: BTreeSet<u64> = all
+        .iter()
+        .flat_map(|one| one.scores.keys().copied())
+        .filter(|seed| *seed != field.spec.seed)
+        .collect();
+    let specs: Vec<SimSpec> = seeds
+        .iter()
+        .map(|seed| field.run(reference, *seed))
+        .collect();
+    for (seed, result) in seeds.iter().zip(runs.make("the current scheduler", &specs)) {
+        if let Some(result) = result {
+            own.take(*seed, &result);
+        }
+    }
+    own.scores
+}
+
+fn tried(one: &Contestant, reference: &BTreeMap<u64, f64>, higher: bool) -> Tried {
+    let pairs = one
+        .scores
+        .iter()
+        .filter_map(|(seed, score)| Some((*score, *reference.get(seed)?)));
+    let (own, other): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    Tried {
+        scheduler: one.scheduler.to_string(),
+        runs: one.scores.len(),
+        better_pct: match one.failed {
+            None => better_pct(&own, &other, higher).map(|(estimate, _)| estimate),
+            Some(_) => None,
+        },
+        failed: one.failed.clone(),
+    }
+}
+
+/// The worst one that came to its end.
+fn worst(finalists: &[Finalist], tried: &[Tried], reference: &str) -> Option<Tried> {
+    let last = finalists
+        .iter()
+        .filter(|one| one.scheduler != reference)
+        .map(|one| Tried {
+            scheduler: one.scheduler.clone(),
+            runs: one.scores.len(),
+            better_pct: Some(one.better_pct),
+            failed: None,
+        });
+    let tried = tried.iter().filter(|one| one.better_pct.is_some()).cloned();
+    tried.chain(last).min_by(|a, b| {
+        let key = |one: &Tried| one.better_pct.unwrap_or(0.0);
+        key(a).total_cmp(&key(b))
+    })
+}
+
+/// Replays under the recorded scheduler, on as many CPUs as the program had, against the recording.
+fn recording(file: &File, ask: &Ask<'_>, runs: &mut Runs<'_>) -> Option<Recording> {
+    let recorded = file.head.recorded.as_ref()?;
+    let specs: Vec<SimSpec> = (0..REPLAYS)
+        .map(|seed| SimSpec {
+            scheduler: Scheduler::plain(Scheduler::KERNELS_OWN),
+            cpus: Some(recorded.cpus as usize),
+            seed: ask.spec.seed.wrapping_add(seed),
+            ..ask.spec.clone()
+        })
+        .collect();
+    let replays = runs.listen("replays of the recording", &specs, |_| {
+        Some(Replayed::default())
+    });
+    let replays: Vec<_> = replays
+        .into_iter()
+        .flatten()
+        .filter(|(result, _)| result.is_done())
+        .filter_map(|(_, replayed)| Some(replayed?.measured()))
+        .collect();
+    let rows = match replays.is_empty() {
+        true => Vec::new(),
+        false => compare(&recorded.measured, &replays),
+    };
+    let errors_pct = rows
+        .iter()
+        .filter(|row| ["makespan", "CPU time", "wait for a CPU, sum"].contains(&row.label))
+        .filter(|row| row.recorded > 0)
+        .map(|row| {
+            let error = row.replayed as f64 / row.recorded as f64 - 1.0;
+            (row.label.to_owned(), 100.0 * error)
+        });
+    let there = recorded.measured.makespan_ns as f64 * f64::from(recorded.cpus.max(1));
+    Some(Recording {
+        lost_events: recorded.lost_events,
+        not_inferred_pct: 100.0 * recorded.waits.not_inferred(),
+        others_pct: 100.0 * recorded.others_cpu_ns as f64 / there.max(1.0),
+        errors_pct: errors_pct.collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_round_has_its_runs_and_features_enough_for_a_model() {
+        let shares = Shares::of(20, true);
+        // Six finalists with six seeds, three replays, and the reference beside the contest.
+        assert_eq!(shares.last, 36 + 3 + 8);
+        assert_eq!(shares.divide(147), (60, 40));
+        assert_eq!(shares.divide(400), (180, 120));
+        assert_eq!(
+            shares.divide(77),
+            (30, 0),
+            "12 runs are too few for a model"
+        );
+        assert_eq!(shares.divide(10), (0, 0));
+        let without = Shares::of(2, false);
+        assert_eq!(without.last, 18 + 11);
+        assert_eq!(without.divide(69), (40, 0));
+    }
+
+    #[test]
+    fn the_space_is_the_scheduler_with_most_combinations() {
+        let all = schedlab_sim::parse_schedulers("all").unwrap();
+        let space = space(&all).unwrap().unwrap();
+        assert_eq!(space.len(), 5_832);
+        let two = schedlab_sim::parse_schedulers("fifo,vtime").unwrap();
+        assert!(super::space(&two).unwrap().is_none());
+    }
+}

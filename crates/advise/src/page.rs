@@ -1,0 +1,218 @@
+//! The advice as a page for a browser.
+
+use schedlab_figures::{Axis, Chart, Mark, Page, Point, Section, Series, Table};
+use schedlab_report::export::number::amount;
+use schedlab_trace::{counted, time_unit};
+
+use crate::advice::better_pct;
+use crate::path::SLOTS;
+use crate::words::{
+    against, explained, features, headline, not_modelled, parts, possible, short, waits, why,
+};
+use crate::{Advice, Decomposed};
+
+/// Tasks of the table of waits.
+const TASKS_MAX: usize = 20;
+
+fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
+    all.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// Returns the page.
+pub fn page(advice: &Advice) -> Page {
+    let about = format!(
+        "`{}` on `{}` with {}: {} of {} schedulers, compared with `{}`.",
+        advice.workload,
+        advice.machine,
+        counted(advice.cpus, "CPU"),
+        counted(advice.runs, "run"),
+        advice.finalists.len() + advice.tried.len(),
+        advice.reference
+    );
+    let mut lead = headline(advice);
+    lead.push(about);
+    let sections = [
+        last_round(advice),
+        of_features(advice),
+        of_time(advice),
+        Section {
+            heading: "How much could be won".to_owned(),
+            text: possible(advice),
+            ..Section::default()
+        },
+        others(advice),
+        Section {
+            heading: "What is not modelled".to_owned(),
+            text: not_modelled(advice),
+            ..Section::default()
+        },
+    ];
+    let is_there = |section: &Section| {
+        !section.text.is_empty() || !section.tables.is_empty() || !section.charts.is_empty()
+    };
+    Page {
+        title: format!("Which scheduler suits {}?", advice.workload),
+        lead,
+        sections: sections.into_iter().filter(is_there).collect(),
+    }
+}
+
+fn last_round(advice: &Advice) -> Section {
+    let rows = advice.finalists.iter().map(|one| {
+        let is_reference = one.scheduler == advice.reference;
+        let of = |text: String| if is_reference { String::new() } else { text };
+        vec![
+            short(advice, &one.scheduler),
+            amount(one.mean, &advice.unit),
+            of(format!("{:+.1} %", one.better_pct)),
+            of(one.interval_pct.map_or_else(
+                || "unknown".to_owned(),
+                |[low, high]| format!("{low:+.1} to {high:+.1} %"),
+            )),
+            of(format!("{} of {}", one.wins, one.scores.len())),
+            format!("{:.0} %", one.best_in_pct),
+        ]
+    });
+    let names = advice.finalists.iter().filter_map(|one| {
+        let name = short(advice, &one.scheduler);
+        (name != one.scheduler).then(|| format!("{name} is `{}`.", one.scheduler))
+    });
+    let text = "All of the last round ran with the same seeds, which the search had not seen. The interval has the true \
+                difference with a probability of 95 %. The last column is the share of draws of the seeds in which a \
+                scheduler is the best.";
+    let reference = &advice.reference().scores;
+    let others = advice
+        .finalists
+        .iter()
+        .filter(|one| one.scheduler != advice.reference);
+    let series = others.map(|one| Series {
+        name: short(advice, &one.scheduler),
+        mark: Mark::Line,
+        points: (1..)
+            .zip(one.scores.iter().zip(reference))
+            .filter_map(|(seed, (score, reference))| {
+                let (better, _) = better_pct(&[*score], &[*reference], advice.higher_is_better)?;
+                Some(Point::from((f64::from(seed), better)))
+            })
+            .collect(),
+    });
+    Section {
+        heading: "Last round".to_owned(),
+        text: std::iter::once(text.to_owned()).chain(names).collect(),
+        charts: vec![Chart {
+            title: format!("Better than {}, by seed", advice.reference),
+            x: Axis::linear("seed").of_counts(),
+            y: Axis::linear("%"),
+            series: series.collect(),
+        }],
+        tables: vec![Table {
+            caption: String::new(),
+            head: strings([
+                "scheduler",
+                "mean",
+                "better",
+                "95 % interval",
+                "wins",
+                "best in",
+            ]),
+            rows: rows.collect(),
+        }],
+        ..Section::default()
+    }
+}
+
+fn of_features(advice: &Advice) -> Section {
+    Section {
+        heading: "Features".to_owned(),
+        text: features(advice).into_iter().collect(),
+        ..Section::default()
+    }
+}
+
+fn of_time(advice: &Advice) -> Section {
+    let mut section = Section {
+        heading: "Why".to_owned(),
+        text: why(advice),
+        ..Section::default()
+    };
+    let (Some((own, Some(other))), Some(against)) = (explained(advice), against(advice)) else {
+        return section;
+    };
+    let head = vec![
+        String::new(),
+        short(advice, &advice.reference),
+        short(advice, &against.scheduler),
+    ];
+    let time = |ns: u64| amount(ns as f64, "ns");
+    if let (Some(a), Some(b)) = (&own.path, &other.path) {
+        let rows = parts(a).into_iter().zip(parts(b));
+        let mut rows: Vec<Vec<String>> = rows
+            .map(|((what, a), (_, b))| vec![what.to_owned(), time(a), time(b)])
+            .collect();
+        rows.push(vec![
+            "makespan".to_owned(),
+            time(a.total_ns()),
+            time(b.total_ns()),
+        ]);
+        section.text.push(
+            "The critical path is walked back from the end of the last task. Where a task slept until another one woke it, \
+             the path goes on in that one; so the parts add up to the makespan."
+                .to_owned(),
+        );
+        section.tables.push(Table {
+            caption: "Critical path".to_owned(),
+            head: head.clone(),
+            rows,
+        });
+    }
+    let (size, unit) = time_unit(own.makespan_ns as f64, "ns").unwrap_or((1.0, "ns".to_owned()));
+    let over_time = |name: &str, run: &Decomposed| Series {
+        name: name.to_owned(),
+        mark: Mark::Line,
+        points: (0..)
+            .zip(&run.waiting)
+            .map(|(slot, waiting)| {
+                let middle = (f64::from(slot) + 0.5) / SLOTS as f64;
+                Point::from((middle * run.makespan_ns as f64 / size, *waiting))
+            })
+            .collect(),
+    };
+    section.charts.push(Chart {
+        title: "Tasks that wait for a CPU, over time".to_owned(),
+        x: Axis::linear(unit),
+        y: Axis::linear("tasks"),
+        series: vec![over_time(&head[1], own), over_time(&head[2], other)],
+    });
+    let rows = waits(own, other);
+    let rows = rows.iter().filter(|(_, a, b)| a + b > 0).take(TASKS_MAX);
+    section.tables.push(Table {
+        caption: "Waits for a CPU, of all tasks of a name together".to_owned(),
+        head,
+        rows: rows
+            .map(|(task, a, b)| vec![task.clone(), time(*a), time(*b)])
+            .collect(),
+    });
+    section
+}
+
+fn others(advice: &Advice) -> Section {
+    let rows = advice.tried.iter().map(|one| {
+        vec![
+            one.scheduler.clone(),
+            one.better_pct
+                .map_or(String::new(), |better| format!("{better:+.1} %")),
+            one.runs.to_string(),
+            one.failed.clone().unwrap_or_default(),
+        ]
+    });
+    Section {
+        heading: "The others".to_owned(),
+        text: Vec::new(),
+        tables: vec![Table {
+            caption: format!("Compared with {} by the same seeds", advice.reference),
+            head: strings(["scheduler", "better", "runs", "given up because"]),
+            rows: rows.collect(),
+        }],
+        ..Section::default()
+    }
+}

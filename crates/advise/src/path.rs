@@ -1,0 +1,695 @@
+//! Where the time of a run goes: what each task waits for, and the critical path, from the events alone.
+//!
+//! The critical path is walked from the end of the last task back to the begin: through its time on a CPU and its
+//! waits for one; where it slept until another task woke it, the path goes on in that task (Yang & Miller, *Critical
+//! path analysis for the execution of parallel and distributed programs*, 1988). So its parts add up to the makespan.
+
+use std::collections::BTreeMap;
+
+use schedlab_trace::{CpuId, CpuMode, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
+use schedlab_workload::recorded::OTHER;
+use serde::Serialize;
+
+/// More stretches are not kept: there is no path then, and sums go on.
+const STRETCHES_MAX: usize = 8_000_000;
+/// Steps at one instant after which the walk leaves a circle of wakeups.
+const IDLE_STEPS_MAX: usize = 64;
+
+/// Times by what they went into. Times in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Times {
+    /// On a CPU.
+    pub running_ns: u64,
+    /// Waits for a CPU that a wakeup or the creation of the task began.
+    pub woken_ns: u64,
+    /// Waits for a CPU behind another task that took it.
+    pub preempted_ns: u64,
+    /// Sleeps that another task ended: locks, pipes, barriers, queues. On a path the other task's time stands for them.
+    pub tasks_ns: u64,
+    /// Sleeps that a timer or a device ended.
+    pub timer_ns: u64,
+    /// Before the first event of the path's first task.
+    pub other_ns: u64,
+}
+
+impl Times {
+    /// All of them.
+    pub fn total_ns(&self) -> u64 {
+        let Times {
+            running_ns,
+            woken_ns,
+            preempted_ns,
+            tasks_ns,
+            timer_ns,
+            other_ns,
+        } = self;
+        running_ns + woken_ns + preempted_ns + tasks_ns + timer_ns + other_ns
+    }
+
+    /// Waits for a CPU.
+    pub fn waits_ns(&self) -> u64 {
+        self.woken_ns + self.preempted_ns
+    }
+
+    fn add(&mut self, kind: Kind, ns: u64) {
+        match kind {
+            Kind::Runs => self.running_ns += ns,
+            Kind::Waits(Why::Woken) => self.woken_ns += ns,
+            Kind::Waits(Why::Preempted) => self.preempted_ns += ns,
+            Kind::Sleeps(Waker::Task(_)) => self.tasks_ns += ns,
+            Kind::Sleeps(Waker::Timer) => self.timer_ns += ns,
+        }
+    }
+}
+
+/// The tasks of one name.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct OfName {
+    /// How many.
+    pub tasks: u32,
+    /// Their time, together.
+    pub times: Times,
+    /// How often they began to run on another CPU than before.
+    pub migrations: u64,
+}
+
+/// The parts of a run's time.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Decomposed {
+    /// From the begin of the part that counts until the last task of the program ended.
+    pub makespan_ns: u64,
+    /// When that part began.
+    #[serde(skip)]
+    pub begun_ns: u64,
+    /// The program's tasks by name, with the longest waits for a CPU first.
+    pub names: Vec<(String, OfName)>,
+    /// Parts of the critical path; absent if the run was too long to keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Times>,
+    /// The path's tasks by name, with the longest times first.
+    pub path_names: Vec<(String, Times)>,
+    /// Time of the program's tasks in their own code, by CPU.
+    pub user_ns: Vec<u64>,
+    /// And in the kernel, without the scheduler.
+    pub kernel_ns: Vec<u64>,
+    /// How many of the program's tasks wait for a CPU, in the mean of each of [`SLOTS`] equal parts of the makespan.
+    #[serde(skip)]
+    pub waiting: Vec<f64>,
+}
+
+/// Parts of the makespan for pictures.
+pub const SLOTS: usize = 160;
+
+/// Why a task waits for a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    Woken,
+    Preempted,
+}
+
+/// The cause that ended a sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Waker {
+    Task(u32),
+    Timer,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Runs,
+    Waits(Why),
+    Sleeps(Waker),
+}
+
+/// A time in which a task did one thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stretch {
+    from: u64,
+    to: u64,
+    kind: Kind,
+}
+
+/// The present state of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum State {
+    /// Not yet, or not any more.
+    #[default]
+    None,
+    Runs,
+    Waits(Why),
+    Sleeps,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Task {
+    comm: String,
+    counts: bool,
+    state: State,
+    since: u64,
+    /// It was woken before it had left its CPU.
+    woken_early: bool,
+    /// The creator, and when it became runnable first.
+    begun: Option<(Option<u32>, u64)>,
+    cpu: Option<CpuId>,
+    migrations: u64,
+    times: Times,
+    stretches: Vec<Stretch>,
+}
+
+#[derive(Clone, Debug)]
+struct Cpu {
+    current: Option<u32>,
+    mode: CpuMode,
+    since: u64,
+    /// Sleeps that a call of the current task, or an interrupt, has ended here: the CPU's next step shows which. By task and stretch.
+    ended: Vec<(u32, usize, u64)>,
+    user_ns: u64,
+    kernel_ns: u64,
+}
+
+/// Listens to a run and takes its time apart.
+#[derive(Clone, Debug, Default)]
+pub struct Decomposer {
+    tasks: Vec<Task>,
+    cpus: Vec<Cpu>,
+    starter: Option<TaskId>,
+    kept: usize,
+    /// The last end of a task of the program.
+    last: Option<(u32, u64)>,
+    /// Since when the run counts.
+    begun: u64,
+    now: u64,
+}
+
+impl Decomposer {
+    fn task(&mut self, task: TaskId) -> &mut Task {
+        if task.index() >= self.tasks.len() {
+            self.tasks.resize_with(task.index() + 1, Task::default);
+        }
+        &mut self.tasks[task.index()]
+    }
+
+    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+        if cpu.index() >= self.cpus.len() {
+            let idle = Cpu {
+                current: None,
+                mode: CpuMode::Idle,
+                since: 0,
+                ended: Vec::new(),
+                user_ns: 0,
+                kernel_ns: 0,
+            };
+            self.cpus.resize(cpu.index() + 1, idle);
+        }
+        &mut self.cpus[cpu.index()]
+    }
+
+    /// Ends what a task did until `at`; returns the place of the stretch, if it is kept.
+    fn end(&mut self, task: TaskId, at: u64, kind: Kind) -> Option<usize> {
+        let room = self.kept < STRETCHES_MAX;
+        let known = self.task(task);
+        let from = known.since;
+        let to = at.max(from);
+        known.times.add(kind, to - from);
+        known.since = to;
+        if to == from || !room {
+            return None;
+        }
+        known.stretches.push(Stretch { from, to, kind });
+        let place = known.stretches.len() - 1;
+        self.kept += 1;
+        Some(place)
+    }
+
+    /// Says whether the CPU's last wakeups came from an interrupt or from a call of its task.
+    fn resolve(&mut self, cpu: CpuId, is_call: bool) {
+        let waker = match (is_call, self.cpu(cpu).current) {
+            (true, Some(task)) => Waker::Task(task),
+            _ => Waker::Timer,
+        };
+        let ended = std::mem::take(&mut self.cpu(cpu).ended);
+        for (task, place, slept) in ended {
+            let known = &mut self.tasks[task as usize];
+            if let Waker::Task(_) = waker {
+                known.times.timer_ns -= slept;
+                known.times.tasks_ns += slept;
+                if let Some(stretch) = known.stretches.get_mut(place) {
+                    stretch.kind = Kind::Sleeps(waker);
+                }
+            }
+        }
+    }
+
+    /// Adds the time since the last change to the mode that was.
+    fn account(&mut self, cpu: CpuId, at: u64) {
+        let counts = self.cpu(cpu).current;
+        let counts = counts.is_some_and(|task| self.tasks[task as usize].counts);
+        let known = self.cpu(cpu);
+        let ns = at.saturating_sub(known.since);
+        known.since = at;
+        match known.mode {
+            CpuMode::User if counts => known.user_ns += ns,
+            CpuMode::Kernel if counts => known.kernel_ns += ns,
+            _ => {}
+        }
+    }
+
+    fn woken(&mut self, task: TaskId, cpu: CpuId, decided: u64) {
+        let waker = self.cpu(cpu).current;
+        let known = self.task(task);
+        match known.state {
+            State::None => {
+                known.begun.get_or_insert((waker, decided));
+                known.state = State::Waits(Why::Woken);
+                known.since = decided;
+            }
+            State::Runs => known.woken_early = true,
+            State::Waits(_) => {}
+            State::Sleeps => {
+                let slept = decided.saturating_sub(known.since);
+                let place = self.end(task, decided, Kind::Sleeps(Waker::Timer));
+                self.task(task).state = State::Waits(Why::Woken);
+                let place = place.unwrap_or(usize::MAX);
+                self.cpu(cpu).ended.push((task.0, place, slept));
+            }
+        }
+    }
+
+    fn off(&mut self, task: TaskId, at: u64, how: PrevState) {
+        self.end(task, at, Kind::Runs);
+        let known = self.task(task);
+        let early = std::mem::take(&mut known.woken_early);
+        known.state = match how {
+            PrevState::Preempted | PrevState::Yielded => State::Waits(Why::Preempted),
+            PrevState::Blocked if early => State::Waits(Why::Woken),
+            PrevState::Blocked => State::Sleeps,
+            PrevState::Exited => State::None,
+        };
+        let is_end = how == PrevState::Exited && known.counts;
+        if is_end && self.last.is_none_or(|(_, last)| at >= last) {
+            self.last = Some((task.0, at));
+        }
+    }
+
+    fn on(&mut self, task: TaskId, cpu: CpuId, at: u64) {
+        if let State::Waits(why) = self.task(task).state {
+            self.end(task, at, Kind::Waits(why));
+        }
+        let known = self.task(task);
+        known.migrations += u64::from(known.cpu.is_some_and(|before| before != cpu));
+        known.cpu = Some(cpu);
+        known.state = State::Runs;
+        known.since = at.max(known.since);
+    }
+
+    /// Forgets all times before the begin.
+    fn begin(&mut self, at: u64) {
+        self.begun = at;
+        for task in &mut self.tasks {
+            task.times = Times::default();
+            task.migrations = 0;
+            task.since = task.since.max(at);
+        }
+        for cpu in &mut self.cpus {
+            (cpu.user_ns, cpu.kernel_ns) = (0, 0);
+            cpu.since = cpu.since.max(at);
+            // Sleeps that it has just ended have no sum to be taken out of.
+            for (_, _, slept) in &mut cpu.ended {
+                *slept = 0;
+            }
+        }
+    }
+
+    /// Takes apart what was heard.
+    pub fn finish(mut self) -> Decomposed {
+        for cpu in 0..self.cpus.len() as u32 {
+            self.resolve(CpuId(cpu), false);
+        }
+        // In a run that was cut off, the task that runs at its end stands for the last one.
+        let now = self.now;
+        let running = (0..self.tasks.len() as u32)
+            .filter(|task| self.tasks[*task as usize].state == State::Runs);
+        let running: Vec<u32> = running.collect();
+        let mut last = self.last;
+        for task in running {
+            self.end(TaskId(task), now, Kind::Runs);
+            if last.is_none() && self.tasks[task as usize].counts {
+                last = Some((task, now));
+            }
+        }
+        let mut names: BTreeMap<&str, OfName> = BTreeMap::new();
+        for task in self.tasks.iter().filter(|task| task.counts) {
+            let of = names.entry(&task.comm).or_default();
+            of.tasks += 1;
+            of.migrations += task.migrations;
+            of.times = sum(of.times, task.times);
+        }
+        let mut names: Vec<(String, OfName)> = names
+            .into_iter()
+            .map(|(name, of)| (name.to_owned(), of))
+            .collect();
+        names.sort_by_key(|(_, of)| std::cmp::Reverse(of.times.waits_ns()));
+        let path = last.filter(|_| self.kept < STRETCHES_MAX);
+        let (path, path_names) = match path.map(|(task, at)| self.walk(task, at)) {
+            Some((path, names)) => (Some(path), names),
+            None => (None, Vec::new()),
+        };
+        let end = last.map_or(self.now, |(_, at)| at);
+        let makespan_ns = end.saturating_sub(self.begun);
+        Decomposed {
+            makespan_ns,
+            begun_ns: self.begun,
+            waiting: self.waiting(makespan_ns),
+            names,
+            path,
+            path_names,
+            user_ns: self.cpus.iter().map(|cpu| cpu.user_ns).collect(),
+            kernel_ns: self.cpus.iter().map(|cpu| cpu.kernel_ns).collect(),
+        }
+    }
+
+    /// How many tasks wait, over time.
+    fn waiting(&self, makespan_ns: u64) -> Vec<f64> {
+        let mut slots = vec![0.0; SLOTS];
+        let size = makespan_ns as f64 / SLOTS as f64;
+        if size <= 0.0 {
+            return slots;
+        }
+        let counted = self.tasks.iter().filter(|task| task.counts);
+        let waits = counted
+            .flat_map(|task| &task.stretches)
+            .filter(|stretch| matches!(stretch.kind, Kind::Waits(_)));
+        for stretch in waits {
+            let place = |at: u64| at.saturating_sub(self.begun) as f64 / size;
+            let (from, to) = (place(stretch.from), place(stretch.to));
+            let last = (to.ceil() as usize).min(SLOTS);
+            for (slot, sum) in slots.iter_mut().enumerate().take(last).skip(from as usize) {
+                let part = to.min(slot as f64 + 1.0) - from.max(slot as f64);
+                *sum += part.max(0.0);
+            }
+        }
+        slots
+    }
+
+    /// Walks back from a task at a time.
+    fn walk(&self, task: u32, at: u64) -> (Times, Vec<(String, Times)>) {
+        let (mut task, mut at) = (task as usize, at);
+        let mut path = Times::default();
+        let mut names: BTreeMap<&str, Times> = BTreeMap::new();
+        let mut idle_steps = 0;
+        while at > self.begun {
+            let known = &self.tasks[task];
+            let before = known.stretches.partition_point(|one| one.from < at);
+            let found = before.checked_sub(1).map(|place| known.stretches[place]);
+            let name = names.entry(&known.comm).or_default();
+            let Some(stretch) = found else {
+                // It has just come into being.
+                match known.begun {
+                    Some((Some(creator), _)) if idle_steps < IDLE_STEPS_MAX => {
+                        task = creator as usize;
+                        idle_steps += 1;
+                        continue;
+                    }
+                    _ => {
+                        path.other_ns += at - self.begun;
+                        name.other_ns += at - self.begun;
+                        break;
+                    }
+                }
+            };
+            let to = stretch.to.max(self.begun);
+            if to < at {
+                // A gap: the time from the decision to wake it until it left its CPU.
+                path.running_ns += at - to;
+                name.running_ns += at - to;
+                at = to;
+            }
+            if let Kind::Sleeps(Waker::Task(waker)) = stretch.kind
+                && idle_steps < IDLE_STEPS_MAX
+            {
+                task = waker as usize;
+                idle_steps += 1;
+                continue;
+            }
+            let ns = at.saturating_sub(stretch.from.max(self.begun));
+            path.add(stretch.kind, ns);
+            name.add(stretch.kind, ns);
+            at = stretch.from;
+            idle_steps = 0;
+        }
+        let mut names: Vec<(String, Times)> = names
+            .into_iter()
+            .map(|(name, times)| (name.to_owned(), times))
+            .collect();
+        names.sort_by_key(|(_, times)| std::cmp::Reverse(times.total_ns()));
+        (path, names)
+    }
+}
+
+fn sum(a: Times, b: Times) -> Times {
+    Times {
+        running_ns: a.running_ns + b.running_ns,
+        woken_ns: a.woken_ns + b.woken_ns,
+        preempted_ns: a.preempted_ns + b.preempted_ns,
+        tasks_ns: a.tasks_ns + b.tasks_ns,
+        timer_ns: a.timer_ns + b.timer_ns,
+        other_ns: a.other_ns + b.other_ns,
+    }
+}
+
+impl Listener for Decomposer {
+    fn define_starter(&mut self, task: TaskId) {
+        self.starter = Some(task);
+    }
+
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        let is_starter = self.starter == Some(task);
+        let known = self.task(task);
+        known.counts = !is_starter && !meta.comm.starts_with(OTHER);
+        known.comm.clone_from(&meta.comm);
+    }
+
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
+        let at = at.ns();
+        self.now = self.now.max(at);
+        match event {
+            Event::Mode(mode) => {
+                self.account(cpu, at);
+                self.cpu(cpu).mode = mode;
+                match mode {
+                    // A call goes on behind a wakeup; an interrupt does not.
+                    CpuMode::Kernel => self.resolve(cpu, true),
+                    CpuMode::User | CpuMode::Idle => self.resolve(cpu, false),
+                    CpuMode::Sched | CpuMode::Spin => {}
+                }
+            }
+            Event::Begin => self.begin(at),
+            Event::Wakeup { task, since, .. } => {
+                self.woken(task, cpu, at.saturating_sub(since.ns()));
+            }
+            Event::Switch {
+                prev,
+                prev_state,
+                next,
+            } => {
+                self.account(cpu, at);
+                self.resolve(cpu, false);
+                if let Some(prev) = prev {
+                    self.off(prev, at, prev_state);
+                }
+                if let Some(next) = next {
+                    self.on(next, cpu, at);
+                }
+                self.cpu(cpu).current = next.map(|task| task.0);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use schedlab_trace::Duration;
+
+    use super::*;
+
+    fn meta(comm: &str) -> TaskMeta {
+        TaskMeta {
+            comm: comm.to_owned(),
+            nice: 0,
+            affinity: Default::default(),
+            rt_priority: 0,
+            idle: false,
+        }
+    }
+
+    struct Story(Decomposer);
+
+    impl Story {
+        fn new(names: &[&str]) -> Story {
+            let mut story = Decomposer::default();
+            for (task, name) in (0..).zip(names) {
+                story.define_task(TaskId(task), &meta(name));
+            }
+            Story(story)
+        }
+        fn at(&mut self, at: u64, cpu: u32, event: Event) -> &mut Story {
+            self.0.record(Instant::from_ns(at), CpuId(cpu), event);
+            self
+        }
+        fn wakes(&mut self, at: u64, cpu: u32, task: u32) -> &mut Story {
+            let (task, to, since) = (TaskId(task), CpuId(0), Duration::ZERO);
+            self.at(at, cpu, Event::Wakeup { task, to, since })
+        }
+        fn switch(
+            &mut self,
+            at: u64,
+            cpu: u32,
+            prev: Option<(u32, PrevState)>,
+            next: Option<u32>,
+        ) -> &mut Story {
+            self.at(
+                at,
+                cpu,
+                Event::Switch {
+                    prev: prev.map(|(task, _)| TaskId(task)),
+                    prev_state: prev.map_or(PrevState::Blocked, |(_, state)| state),
+                    next: next.map(TaskId),
+                },
+            )
+        }
+        fn mode(&mut self, at: u64, cpu: u32, mode: CpuMode) -> &mut Story {
+            self.at(at, cpu, Event::Mode(mode))
+        }
+    }
+
+    /// By hand, on one CPU: a runs 0–10 and sleeps until b wakes it at 30; b runs 10–40, is preempted by a at 40
+    /// although a could run since 30; a runs 40–60 and ends; b runs 60–70 and ends.
+    #[test]
+    fn a_path_goes_through_the_task_that_woke() {
+        let mut story = Story::new(&["a", "b"]);
+        story
+            .wakes(0, 0, 0)
+            .wakes(0, 0, 1)
+            .switch(0, 0, None, Some(0))
+            .switch(10, 0, Some((0, PrevState::Blocked)), Some(1))
+            .mode(10, 0, CpuMode::User)
+            .mode(29, 0, CpuMode::Kernel)
+            .mode(29, 0, CpuMode::Sched)
+            .wakes(30, 0, 0)
+            .mode(30, 0, CpuMode::Kernel)
+            .mode(31, 0, CpuMode::User)
+            .switch(40, 0, Some((1, PrevState::Preempted)), Some(0))
+            .switch(60, 0, Some((0, PrevState::Exited)), Some(1))
+            .switch(70, 0, Some((1, PrevState::Exited)), None);
+        let of = story.0.finish();
+        assert_eq!(of.makespan_ns, 70);
+        let by_name = |name: &str| {
+            of.names
+                .iter()
+                .find(|(known, _)| known == name)
+                .unwrap()
+                .1
+                .times
+        };
+        let a = by_name("a");
+        assert_eq!((a.running_ns, a.woken_ns, a.tasks_ns), (30, 10, 20));
+        let b = by_name("b");
+        assert_eq!((b.running_ns, b.woken_ns, b.preempted_ns), (40, 10, 20));
+        // b ran last: 60–70, waited 40–60 behind a, ran 10–40 and waited 0–10.
+        let path = of.path.unwrap();
+        assert_eq!(
+            (path.running_ns, path.preempted_ns, path.woken_ns),
+            (40, 20, 10)
+        );
+        assert_eq!(path.total_ns(), 70);
+        // 10 ns of a's and 30 of b's.
+        let waiting: f64 = of.waiting.iter().sum();
+        assert!(
+            (waiting * 70.0 / SLOTS as f64 - 40.0).abs() < 1e-6,
+            "{waiting}"
+        );
+        // All of 10–70 but for the call.
+        assert_eq!((of.user_ns, of.kernel_ns), (vec![58], vec![1]));
+    }
+
+    /// The same wakeup from an interrupt: the CPU goes back to its task's own code.
+    #[test]
+    fn an_interrupt_is_no_waker() {
+        let mut story = Story::new(&["a", "b"]);
+        story
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .switch(10, 0, Some((0, PrevState::Blocked)), None)
+            .wakes(5, 1, 1)
+            .switch(5, 1, None, Some(1))
+            .mode(5, 1, CpuMode::User)
+            .mode(48, 1, CpuMode::Kernel)
+            .mode(49, 1, CpuMode::Sched)
+            .wakes(50, 1, 0)
+            .mode(51, 1, CpuMode::User)
+            .switch(52, 0, None, Some(0))
+            .switch(55, 1, Some((1, PrevState::Exited)), None)
+            .switch(60, 0, Some((0, PrevState::Exited)), None);
+        let path = story.0.finish().path.unwrap();
+        let parts = (path.running_ns, path.timer_ns, path.woken_ns);
+        assert_eq!(parts, (10 + 8, 40, 2));
+        assert_eq!(path.total_ns(), 60);
+    }
+
+    /// A wakes B on another CPU and sleeps; B runs on and is the last: the path is A's time, then B's.
+    #[test]
+    fn a_wait_for_another_task_is_that_tasks_time() {
+        let mut story = Story::new(&["a", "b", "~other"]);
+        story
+            .wakes(0, 0, 1)
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .switch(0, 1, None, Some(1))
+            .switch(5, 1, Some((1, PrevState::Blocked)), None)
+            .mode(90, 0, CpuMode::Sched)
+            .wakes(100, 0, 1)
+            .mode(100, 0, CpuMode::Kernel)
+            .switch(103, 1, None, Some(1))
+            .switch(110, 0, Some((0, PrevState::Exited)), Some(2))
+            .switch(150, 1, Some((1, PrevState::Exited)), None)
+            .switch(200, 0, Some((2, PrevState::Exited)), None);
+        let of = story.0.finish();
+        // The task beside the program is no part of it.
+        assert_eq!(of.makespan_ns, 150);
+        let path = of.path.unwrap();
+        assert_eq!((path.running_ns, path.woken_ns), (100 + 47, 3));
+        assert_eq!(of.path_names[0].0, "a");
+        assert_eq!(path.tasks_ns, 0);
+        assert!(of.names.iter().all(|(name, _)| name != "~other"));
+    }
+
+    /// a runs from 0 and is preempted from 30 to 50; the part that counts begins at 40.
+    #[test]
+    fn what_was_before_the_begin_does_not_count() {
+        let mut story = Story::new(&["a", "b"]);
+        story
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .wakes(20, 0, 1)
+            .switch(30, 0, Some((0, PrevState::Preempted)), Some(1))
+            .at(40, 0, Event::Begin)
+            .switch(50, 0, Some((1, PrevState::Exited)), Some(0))
+            .switch(75, 0, Some((0, PrevState::Exited)), None);
+        let of = story.0.finish();
+        assert_eq!((of.makespan_ns, of.begun_ns), (35, 40));
+        let path = of.path.unwrap();
+        assert_eq!((path.running_ns, path.preempted_ns), (25, 10));
+        let (_, a) = of.names.iter().find(|(name, _)| name == "a").unwrap();
+        assert_eq!((a.times.running_ns, a.times.preempted_ns), (25, 10));
+    }
+
+    #[test]
+    fn a_run_that_was_cut_off_has_a_path_until_then() {
+        let mut story = Story::new(&["a"]);
+        story.wakes(0, 0, 0).switch(0, 0, None, Some(0));
+        story.mode(80, 0, CpuMode::Kernel);
+        let of = story.0.finish();
+        assert_eq!(of.path.unwrap().running_ns, 80);
+    }
+}

@@ -1,0 +1,533 @@
+//! The advice as a page of text. Each sentence is computed.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+
+use schedlab_report::export::lines::fill;
+use schedlab_report::export::number::amount;
+use schedlab_trace::counted;
+
+use crate::advice::{Advice, Finalist, WORTH_PCT};
+use crate::path::{Decomposed, Times};
+use crate::{Recording, Verdict};
+
+/// Columns of the page.
+const WIDTH: usize = 80;
+/// Longer names of schedulers stand below the tables.
+const NAME_MAX: usize = 22;
+/// Tasks that are named.
+const TASKS_MAX: usize = 5;
+/// A replay that misses the recording by more says little, in percent.
+const REPLAY_PCT: f64 = 20.0;
+/// A change of less than this part of the makespan is not worth a word, in percent.
+const PART_PCT: f64 = 0.5;
+
+/// Short names for tables: `feature/1` for a point of a space, with its options below.
+pub(crate) fn short(advice: &Advice, scheduler: &str) -> String {
+    if scheduler.len() <= NAME_MAX {
+        return scheduler.to_owned();
+    }
+    let name = scheduler.split(':').next().unwrap_or(scheduler);
+    let long = advice.finalists.iter().map(|one| one.scheduler.as_str());
+    let long: Vec<&str> = long.filter(|name| name.len() > NAME_MAX).collect();
+    let number = long.iter().position(|one| *one == scheduler);
+    match number {
+        Some(number) => format!("{name}/{}", number + 1),
+        None => name.to_owned(),
+    }
+}
+
+fn percent(value: f64) -> String {
+    match value.abs() {
+        small if small < 9.95 => format!("{value:.1} %"),
+        _ => format!("{value:.0} %"),
+    }
+}
+
+fn time(ns: u64) -> String {
+    amount(ns as f64, "ns")
+}
+
+/// `12 % faster`, `3.0 % slower`; of a rate `more` or `less`.
+fn faster(advice: &Advice, better_pct: f64) -> String {
+    let (more, less) = match (advice.higher_is_better, advice.unit.starts_with("ns")) {
+        (true, _) => ("more", "less"),
+        (false, true) => ("faster", "slower"),
+        (false, false) => ("better", "worse"),
+    };
+    let word = if better_pct < 0.0 { less } else { more };
+    // `faster` by p: the reference takes 1 + p of its time. What is slower takes more than the reference.
+    let shown = match better_pct < 0.0 && !advice.higher_is_better {
+        true => 100.0 * (1.0 / (1.0 + better_pct / 100.0) - 1.0),
+        false => better_pct.abs(),
+    };
+    format!("{} {word}", percent(shown))
+}
+
+fn interval(one: &Finalist) -> String {
+    match one.interval_pct {
+        Some([low, high]) => format!("{low:+.1} to {high:+.1} %"),
+        None => "unknown".to_owned(),
+    }
+}
+
+/// The error of the replayed makespan, in percent.
+fn makespan_error(recording: &Recording) -> Option<f64> {
+    let mut errors = recording.errors_pct.iter();
+    let found = errors.find(|(what, _)| what == "makespan");
+    found.map(|(_, error)| *error)
+}
+
+/// Returns the recommendation and how sure it is.
+pub fn headline(advice: &Advice) -> Vec<String> {
+    let best = advice.best();
+    let name = short(advice, &best.scheduler);
+    let reference = &advice.reference;
+    let seeds = best.scores.len();
+    let tried = advice.finalists.len() + advice.tried.len();
+    let mut said = Vec::new();
+    match advice.verdict {
+        Verdict::Change => {
+            said.push(format!(
+                "Use `{name}` instead of `{reference}`: it is {} (95 % interval: {}), with {} of {} seeds, and the best \
+                 of the last round in {:.0} % of draws of the seeds.",
+                faster(advice, best.better_pct),
+                interval(best),
+                best.wins,
+                seeds,
+                best.best_in_pct
+            ));
+            let equals = advice.finalists[1..].iter().filter(|one| one.as_good);
+            let equals: Vec<String> = equals
+                .map(|one| format!("`{}`", short(advice, &one.scheduler)))
+                .collect();
+            if !equals.is_empty() {
+                said.push(format!(
+                    "Its difference from {} may be chance.",
+                    equals.join(", ")
+                ));
+            }
+        }
+        Verdict::NoMatter => said.push(format!(
+            "No scheduler matters here: even an ideal one would win at most {} over `{reference}`.",
+            percent(advice.possible_pct.unwrap_or(0.0))
+        )),
+        Verdict::Stay => said.push(stay(advice, tried)),
+    }
+    let replay = advice.recording.as_ref().and_then(makespan_error);
+    if let Some(error) = replay.filter(|error| error.abs() > REPLAY_PCT) {
+        said.push(format!(
+            "The replay under the recorded scheduler misses the recorded makespan by {error:+.0} %, so measure before you \
+             rely on this."
+        ));
+    }
+    if advice.cut_off {
+        said.push(
+            "It was stopped before its end, so this is less sure than the budget allows."
+                .to_owned(),
+        );
+    }
+    said
+}
+
+fn stay(advice: &Advice, tried: usize) -> String {
+    let reference = &advice.reference;
+    let best = advice.best();
+    if best.scheduler == *reference {
+        let second = advice.finalists.get(1);
+        let second = second.map_or(String::new(), |second| {
+            format!(
+                " The next, `{}`, is {}{}.",
+                short(advice, &second.scheduler),
+                faster(advice, second.better_pct),
+                if second.as_good {
+                    ", which may be chance"
+                } else {
+                    ""
+                }
+            )
+        });
+        return format!(
+            "Stay with `{reference}`: none of {} is better.{second}",
+            counted(tried as u64, "scheduler")
+        );
+    }
+    let name = short(advice, &best.scheduler);
+    let by = faster(advice, best.better_pct);
+    match best.interval_pct {
+        None => format!(
+            "Stay with `{reference}` for now: `{name}` is {by}, but {} are too few to tell that from chance.",
+            counted(best.scores.len() as u64, "seed")
+        ),
+        Some([low, _]) if low <= 0.0 => format!(
+            "Stay with `{reference}`: the best of the others, `{name}`, is {by} (95 % interval: {}), which may be chance.",
+            interval(best)
+        ),
+        Some(_) => format!(
+            "Stay with `{reference}`: the best of the others, `{name}`, is only {by}; less than {WORTH_PCT:.0} % is not \
+             worth a change."
+        ),
+    }
+}
+
+/// Which features the good ones share.
+pub fn features(advice: &Advice) -> Option<String> {
+    let found = advice.features.as_ref()?;
+    let list = |names: &[String]| names.join(", ");
+    let searched = format!(
+        "Of the {} different schedulers of `{}`, {} were run and the others estimated.",
+        found.of, found.space, found.runs
+    );
+    Some(match (found.good.is_empty(), found.bad.is_empty()) {
+        (true, true) => format!("{searched} No single feature is good or bad beyond chance."),
+        (false, true) => format!("{searched} Good: {}.", list(&found.good)),
+        (true, false) => format!("{searched} Bad: {}.", list(&found.bad)),
+        (false, false) => format!(
+            "{searched} Good: {}. Bad: {}.",
+            list(&found.good),
+            list(&found.bad)
+        ),
+    })
+}
+
+/// The runs that explain the advice: the reference's, and the best one's if that is another one.
+pub(crate) fn explained(advice: &Advice) -> Option<(&Decomposed, Option<&Decomposed>)> {
+    let own = advice.reference().time.as_ref()?;
+    let best = advice.best();
+    let other = match best.scheduler == advice.reference {
+        true => advice.finalists.get(1).and_then(|one| one.time.as_ref()),
+        false => best.time.as_ref(),
+    };
+    Some((own, other))
+}
+
+/// The scheduler that the reference is explained against.
+pub(crate) fn against(advice: &Advice) -> Option<&Finalist> {
+    let best = advice.best();
+    match best.scheduler == advice.reference {
+        true => advice.finalists.get(1),
+        false => Some(best),
+    }
+}
+
+/// Parts of a path with their names.
+pub(crate) fn parts(path: &Times) -> [(&'static str, u64); 4] {
+    [
+        ("on a CPU", path.running_ns + path.other_ns),
+        ("waits for a CPU after a wakeup", path.woken_ns),
+        ("waits for a CPU behind others", path.preempted_ns),
+        ("sleeps until a timer or device", path.timer_ns),
+    ]
+}
+
+/// Why the best is better, or why the next is not: parts of the critical path, and the tasks whose waits change most.
+pub fn why(advice: &Advice) -> Vec<String> {
+    let Some((own, other)) = explained(advice) else {
+        return Vec::new();
+    };
+    let mut said = Vec::new();
+    if let Some(path) = &own.path {
+        let all = path.total_ns().max(1) as f64;
+        let share = |ns: u64| 100.0 * ns as f64 / all;
+        said.push(format!(
+            "Of the critical path under `{}` {:.0} % is on a CPU, {:.0} % waits for one and {:.0} % sleeps until a timer \
+             or a device.",
+            advice.reference,
+            share(path.running_ns + path.other_ns),
+            share(path.waits_ns()),
+            share(path.timer_ns)
+        ));
+    }
+    let (Some(other), Some(against)) = (other, against(advice)) else {
+        return said;
+    };
+    let name = short(advice, &against.scheduler);
+    if let (Some(a), Some(b)) = (&own.path, &other.path) {
+        said.extend(path_change(a, b, &name));
+    }
+    said.extend(tasks_change(own, other, &name));
+    said.extend(moves(own, other, &name));
+    said
+}
+
+fn path_change(own: &Times, other: &Times, name: &str) -> Option<String> {
+    let all = own.total_ns().max(1) as f64;
+    let changes = parts(own).into_iter().zip(parts(other));
+    let mut changes: Vec<(&str, i128)> = changes
+        .map(|((what, a), (_, b))| (what, i128::from(b) - i128::from(a)))
+        .filter(|(_, change)| 100.0 * change.unsigned_abs() as f64 / all >= PART_PCT)
+        .collect();
+    if changes.is_empty() {
+        return Some(format!(
+            "Under `{name}` no part of the path changes by {PART_PCT} % of it."
+        ));
+    }
+    changes.sort_by_key(|(_, change)| std::cmp::Reverse(change.unsigned_abs()));
+    let told = changes.iter().map(|(what, change)| {
+        let ns = time(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
+        let word = if *change < 0 { "less" } else { "more" };
+        format!("{what}: {ns} {word}")
+    });
+    let told: Vec<String> = told.collect();
+    Some(format!("Under `{name}` the path has {}.", told.join("; ")))
+}
+
+/// A task's name with its waits for a CPU under both.
+pub(crate) fn waits(own: &Decomposed, other: &Decomposed) -> Vec<(String, u64, u64)> {
+    let of = |run: &Decomposed, name: &str| {
+        let found = run.names.iter().find(|(known, _)| known == name);
+        found.map_or(0, |(_, of)| of.times.waits_ns())
+    };
+    let mut all: Vec<(String, u64, u64)> = own
+        .names
+        .iter()
+        .map(|(name, times)| (name.clone(), times.times.waits_ns(), of(other, name)))
+        .collect();
+    all.sort_by_key(|(_, a, b)| std::cmp::Reverse(a.abs_diff(*b)));
+    all
+}
+
+fn tasks_change(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
+    let all = own.makespan_ns.max(1) as f64;
+    let changed = waits(own, other)
+        .into_iter()
+        .filter(|(_, a, b)| 100.0 * a.abs_diff(*b) as f64 / all >= PART_PCT)
+        .take(3)
+        .map(|(task, a, b)| format!("{task} {} instead of {}", time(b), time(a)));
+    let changed: Vec<String> = changed.collect();
+    (!changed.is_empty()).then(|| {
+        format!(
+            "Waits for a CPU under `{name}`, of all tasks of a name together: {}.",
+            changed.join(", ")
+        )
+    })
+}
+
+fn moves(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
+    let of = |run: &Decomposed| run.names.iter().map(|(_, of)| of.migrations).sum::<u64>();
+    let (a, b) = (of(own), of(other));
+    let much = a.abs_diff(b) * 10 > a.max(b) && a.max(b) >= 10;
+    much.then(|| format!("Under `{name}` tasks change their CPU {b} times instead of {a}."))
+}
+
+/// How much any scheduler could win, and how much the worst loses.
+pub fn possible(advice: &Advice) -> Vec<String> {
+    let mut said = Vec::new();
+    match (&advice.bounds, advice.possible_pct) {
+        (Some(bounds), Some(possible)) => {
+            let by_path = bounds.path_ns.filter(|path| *path >= bounds.work_ns);
+            let limit = match by_path {
+                Some(path) => format!(
+                    "the critical path without its waits for a CPU takes {}",
+                    time(path)
+                ),
+                None => format!(
+                    "with {} always busy the work takes {}",
+                    counted(advice.cpus, "CPU"),
+                    time(bounds.work_ns)
+                ),
+            };
+            let takes = advice.reference().time.as_ref();
+            let takes = takes.map_or(String::new(), |run| {
+                format!("; `{}` takes {}", advice.reference, time(run.makespan_ns))
+            });
+            said.push(format!(
+                "An ideal scheduler could be at most {} faster than `{}`: {limit}{takes}.",
+                percent(possible),
+                advice.reference
+            ));
+        }
+        _ => said.push(
+            "The score does not follow from the makespan, so it is unknown what an ideal scheduler would reach."
+                .to_owned(),
+        ),
+    }
+    if let Some(worst) = &advice.worst
+        && let Some(better) = worst.better_pct
+    {
+        said.push(format!(
+            "The worst of those that were tried to the end, `{}`, is {}.",
+            short(advice, &worst.scheduler),
+            faster(advice, better)
+        ));
+    }
+    let failed = advice.tried.iter().filter(|one| one.failed.is_some());
+    let failed: Vec<String> = failed.map(|one| format!("`{}`", one.scheduler)).collect();
+    if !failed.is_empty() {
+        said.push(format!("Given up: {}.", failed.join(", ")));
+    }
+    said
+}
+
+/// Returns the limits of the prediction.
+pub fn not_modelled(advice: &Advice) -> Vec<String> {
+    let mut said = Vec::new();
+    match &advice.recording {
+        Some(recording) => said.extend(of_recording(advice, recording)),
+        None => said.push(
+            "The program is a model or was written by hand, so nothing here was compared with a recording.".to_owned(),
+        ),
+    }
+    said.push(format!(
+        "The queues of `{}` cost nothing in simulation, and tasks share no memory.",
+        schedlab_sim::Scheduler::KERNELS_OWN
+    ));
+    said
+}
+
+fn of_recording(advice: &Advice, recording: &Recording) -> Vec<String> {
+    let mut said = Vec::new();
+    if recording.errors_pct.is_empty() {
+        said.push("No replay under the recorded scheduler came to its end.".to_owned());
+    } else {
+        let errors = recording.errors_pct.iter();
+        let errors: Vec<String> = errors
+            .map(|(what, error)| format!("{what} {error:+.1} %"))
+            .collect();
+        said.push(format!(
+            "Replays under the recorded scheduler differ from the recording by: {}.",
+            errors.join(", ")
+        ));
+    }
+    let gain = advice.best().better_pct.abs();
+    if let Some(error) = makespan_error(recording)
+        && advice.verdict == Verdict::Change
+        && error.abs() > gain
+    {
+        said.push("That is more than the gain: measure before you rely on it.".to_owned());
+    }
+    said.push(format!(
+        "{:.0} % of the time that tasks waited has no known cause and is replayed as it was.",
+        recording.not_inferred_pct
+    ));
+    if recording.others_pct >= 5.0 {
+        said.push(format!(
+            "Other tasks took {:.0} % of the CPU time while it was recorded, and are replayed beside it; a gain may come at their \
+             cost (`FILE:others=false` leaves them out).",
+            recording.others_pct
+        ));
+    }
+    if recording.lost_events > 0 {
+        said.push(format!(
+            "The recorder lost {}: what they were is not replayed.",
+            counted(recording.lost_events, "event")
+        ));
+    }
+    said
+}
+
+fn section(text: &mut String, heading: &str, sentences: &[String]) {
+    if sentences.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{heading}");
+    fill(text, "  ", &sentences.join(" "), 2, WIDTH);
+}
+
+/// The page.
+pub fn text(advice: &Advice) -> String {
+    let mut text = String::new();
+    let about = format!(
+        "{} on {}, {}: {} of {} schedulers",
+        advice.workload,
+        advice.machine,
+        counted(advice.cpus, "CPU"),
+        counted(advice.runs, "run"),
+        advice.finalists.len() + advice.tried.len()
+    );
+    fill(&mut text, "", &about, 2, WIDTH);
+    text.push('\n');
+    fill(&mut text, "", &headline(advice).join(" "), 0, WIDTH);
+    let _ = writeln!(
+        text,
+        "\n{:<22} {:>12} {:>9} {:>19} {:>6} {:>7}",
+        "LAST ROUND", "MEAN", "BETTER", "95 % INTERVAL", "WINS", "BEST IN"
+    );
+    for one in &advice.finalists {
+        let is_reference = one.scheduler == advice.reference;
+        let of = |shown: String| if is_reference { "-".to_owned() } else { shown };
+        let _ = writeln!(
+            text,
+            "{:<22} {:>12} {:>9} {:>19} {:>6} {:>7}",
+            short(advice, &one.scheduler),
+            cut(&amount(one.mean, &advice.unit), 12),
+            of(format!("{:+.1} %", one.better_pct)),
+            of(interval(one)),
+            of(format!("{}/{}", one.wins, one.scores.len())),
+            format!("{:.0} %", one.best_in_pct)
+        );
+    }
+    for one in &advice.finalists {
+        let name = short(advice, &one.scheduler);
+        if name != one.scheduler {
+            // Options have no blanks at which a line could be broken.
+            let options = one
+                .scheduler
+                .split_once(':')
+                .map_or("", |(_, options)| options);
+            let options = options.replace(',', ", ");
+            fill(&mut text, "", &format!("{name}: {options}"), 2, WIDTH);
+        }
+    }
+    section(
+        &mut text,
+        "FEATURES",
+        &features(advice).into_iter().collect::<Vec<_>>(),
+    );
+    section(&mut text, "WHY", &why(advice));
+    table(&mut text, advice);
+    section(&mut text, "HOW MUCH COULD BE WON", &possible(advice));
+    section(&mut text, "NOT MODELLED", &not_modelled(advice));
+    text
+}
+
+fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
+}
+
+fn table(text: &mut String, advice: &Advice) {
+    let (Some((own, Some(other))), Some(against)) = (explained(advice), against(advice)) else {
+        return;
+    };
+    let names = (
+        cut(&short(advice, &advice.reference), 12),
+        cut(&short(advice, &against.scheduler), 12),
+    );
+    if let (Some(a), Some(b)) = (&own.path, &other.path) {
+        let _ = writeln!(
+            text,
+            "\n  {:<34} {:>12} {:>12}",
+            "CRITICAL PATH", names.0, names.1
+        );
+        for ((what, a), (_, b)) in parts(a).into_iter().zip(parts(b)) {
+            let _ = writeln!(text, "  {what:<34} {:>12} {:>12}", time(a), time(b));
+        }
+        let _ = writeln!(
+            text,
+            "  {:<34} {:>12} {:>12}",
+            "makespan",
+            time(a.total_ns()),
+            time(b.total_ns())
+        );
+    }
+    let waits = waits(own, other);
+    let waits: Vec<_> = waits.iter().filter(|(_, a, b)| a + b > 0).collect();
+    if !waits.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n  {:<34} {:>12} {:>12}",
+            "WAITS FOR A CPU, BY TASK", names.0, names.1
+        );
+        for (task, a, b) in waits.iter().take(TASKS_MAX) {
+            let _ = writeln!(
+                text,
+                "  {:<34} {:>12} {:>12}",
+                cut(task, 34),
+                time(*a),
+                time(*b)
+            );
+        }
+    }
+}

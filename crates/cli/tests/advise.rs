@@ -1,0 +1,122 @@
+//! Advice as a user asks for it: on a recording and on a workload, as text, JSON and page, and what is refused.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// `perf bench sched pipe -l 20`.
+const PIPE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../recording/tests/data/pipe.perf.data"
+);
+
+fn schedlab(line: &str, folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_schedlab"))
+        .args(line.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn a_recording_gets_its_advice_and_the_same_runs_the_same_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    stdout(&schedlab(&format!("import {PIPE} -o pipe.workload"), path));
+    let line = "advise pipe.workload --budget 120 --html pipe.html";
+    let text = stdout(&schedlab(line, path));
+    for part in [
+        "LAST ROUND",
+        "HOW MUCH COULD BE WON",
+        "Replays under the recorded scheduler differ from the recording by: makespan",
+        "the same again: schedlab advise pipe.workload --budget 120",
+    ] {
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(part), "{part}:\n{text}");
+    }
+    let page = std::fs::read_to_string(path.join("pipe.html")).unwrap();
+    assert!(page.contains("Which scheduler suits pipe.workload?") && page.contains("<svg"));
+    let json = |line: &str| stdout(&schedlab(line, path));
+    let first = json("advise pipe.workload --budget 120 --json - -j 2");
+    assert_eq!(
+        first,
+        json("advise pipe.workload --budget 120 --json - -j 1")
+    );
+    let document: serde_json::Value = serde_json::from_str(&first).unwrap();
+    assert_eq!(document["reference"], "kernel");
+    let last = document["finalists"].as_array().unwrap();
+    assert!(last.len() >= 3, "{first}");
+    for one in last {
+        assert!(one["scores"].as_array().unwrap().len() >= 6);
+        // The parts of the path are the makespan.
+        let path = &one["time"]["path"];
+        let parts = [
+            "running_ns",
+            "woken_ns",
+            "preempted_ns",
+            "timer_ns",
+            "other_ns",
+        ];
+        let sum: u64 = parts.iter().map(|part| path[part].as_u64().unwrap()).sum();
+        assert_eq!(Some(sum), one["time"]["makespan_ns"].as_u64());
+        // No run is shorter than the bound.
+        let least = &document["bounds"];
+        let least = least["work_ns"].as_u64().max(least["path_ns"].as_u64());
+        assert!(one["time"]["makespan_ns"].as_u64() >= least, "{one}");
+    }
+    let draws: f64 = last
+        .iter()
+        .map(|one| one["best_in_pct"].as_f64().unwrap())
+        .sum();
+    assert!((draws - 100.0).abs() < 0.1);
+}
+
+#[test]
+fn a_workload_by_name_is_advised_on_and_few_schedulers_are_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "advise hackbench:groups=1,fds=2,loops=20 -s fifo,vtime,eevdf -c 2 --budget 60";
+    let text = stdout(&schedlab(line, folder.path()));
+    assert!(
+        text.contains("-s fifo,vtime,eevdf -c 2 --budget 60"),
+        "{text}"
+    );
+    assert!(text.contains("The program is a model"), "{text}");
+    for line in text.lines().filter(|line| !line.contains("schedlab ")) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn what_cannot_be_advised_on_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, told) in [
+        ("advise nothing", "nothing"),
+        (
+            "advise cpu:duration=10ms -s kernel",
+            "no scheduler is compared with kernel",
+        ),
+        (
+            "advise cpu:duration=10ms -s fifo,dss --budget 5",
+            "are the least for 2 schedulers",
+        ),
+        (
+            "advise cpu:duration=10ms --budget soon",
+            "write a number of runs",
+        ),
+        ("advise cpu --budget 0", "at least one run"),
+        ("advise cpu:duration=10ms -s nobody", "nobody"),
+        ("advise cpu --html - --json -", "only one of them"),
+        ("advise", "required"),
+    ] {
+        let output = schedlab(line, folder.path());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(told), "{line}: {stderr}");
+        assert_eq!(stderr.trim_end().lines().count(), 1, "{line}: {stderr}");
+    }
+}
