@@ -182,7 +182,9 @@ impl Image {
     fn program(&self, program: &Program, function: usize) -> Beside {
         Beside {
             after: false,
-            entry: self.address(function).expect("programs that run are linked"),
+            entry: self
+                .address(function)
+                .expect("programs that run are linked"),
             name: program.elf.functions[function].name.clone(),
             argument: Vec::new(),
             place: String::new(),

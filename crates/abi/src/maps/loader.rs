@@ -144,9 +144,8 @@ mod tests {
     use crate::map_def::kind;
     use crate::map_def::tests::def;
 
-    fn map(kind: u32, entries: u32) -> Map {
-        let maps = Maps::new(&[def(kind, 4, 12, entries)], 2).unwrap();
-        maps.list.into_iter().next().unwrap()
+    fn maps(kind: u32, entries: u32) -> Maps {
+        Maps::new(&[def(kind, 4, 12, entries)], 2).unwrap()
     }
 
     #[test]
@@ -158,7 +157,8 @@ mod tests {
             (kind::PERCPU_ARRAY, 32),
             (kind::PERCPU_HASH, 32),
         ] {
-            let mut map = map(kind, 2);
+            let mut maps = maps(kind, 2);
+            let map = &mut maps.list[0];
             let value: Vec<u8> = (0..bytes).collect();
             assert_eq!(map.set(&key(1), &value, 0), 0);
             let got = map.get(&key(1)).unwrap();
@@ -166,7 +166,8 @@ mod tests {
             if bytes > 12 {
                 assert_eq!(&got[16..28], &value[16..28], "of the second CPU");
             }
-            assert_eq!(map.set(&key(1), &value[1..], 0), EINVAL);
+            let short = &value[..value.len() - 8];
+            assert_eq!(map.set(&key(1), short, 0), EINVAL);
             let first = map.key_behind(None).unwrap();
             assert_eq!(map.key_behind(Some(&key(1))), None);
             let is_array = [kind::ARRAY, kind::PERCPU_ARRAY].contains(&kind);
@@ -176,11 +177,13 @@ mod tests {
 
     #[test]
     fn a_loader_shares_arrays_and_arenas() {
-        let mut array = map(kind::ARRAY, 2);
+        let mut arrays = maps(kind::ARRAY, 2);
+        let array = &mut arrays.list[0];
         array.put(16, &[7; 4096]);
         assert_eq!(array.get(&1u32.to_ne_bytes()), Some(vec![7; 12]));
         assert_eq!(array.parts()[0].1.len(), 32);
-        let mut arena = map(kind::ARENA, 4);
+        let mut arenas = maps(kind::ARENA, 4);
+        let arena = &mut arenas.list[0];
         arena.put(PAGE, &[9; 2 * PAGE]);
         let parts: Vec<u64> = arena.parts().iter().map(|(at, _)| *at).collect();
         assert_eq!(parts, [4096, 8192]);

@@ -1,6 +1,6 @@
 //! How often the kernel has called a policy.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs;
 
 use libbpf_rs::ProgramType;
@@ -15,7 +15,7 @@ pub fn count() -> Result<(), String> {
 /// Counts the calls so far of `ops.dispatch()`, entered from schedule(), by program.
 ///
 /// The kernel frees the programs of an unloaded policy some time later, so a sum over all of them may fall.
-pub fn of_dispatch() -> HashMap<u32, u64> {
+pub fn of_dispatch() -> BTreeMap<u32, u64> {
     ProgInfoIter::default()
         .filter(|program| program.ty == ProgramType::StructOps)
         // The kernel keeps 15 characters of a name.
@@ -25,7 +25,7 @@ pub fn of_dispatch() -> HashMap<u32, u64> {
 }
 
 /// Counts the calls of `ops.dispatch()` since `before`, an earlier [`of_dispatch`].
-pub fn of_dispatch_since(before: &HashMap<u32, u64>) -> u64 {
+pub fn of_dispatch_since(before: &BTreeMap<u32, u64>) -> u64 {
     of_dispatch()
         .into_iter()
         .map(|(id, calls)| calls - before.get(&id).copied().unwrap_or(0))

@@ -53,16 +53,34 @@ KFUNC(void, bpf_cpumask_xor, struct bpf_cpumask *dst, const struct cpumask *src1
 KFUNC(void, bpf_iter_bits_destroy, struct bpf_iter_bits *it);
 KFUNC(int, bpf_iter_bits_new, struct bpf_iter_bits *it, const u64 *unsafe_ptr, u32 nr_words);
 KFUNC(int *, bpf_iter_bits_next, struct bpf_iter_bits *it);
+struct bpf_iter_css;
+struct cgroup_subsys_state;
+KFUNC(void, bpf_iter_css_destroy, struct bpf_iter_css *it);
+KFUNC(int, bpf_iter_css_new, struct bpf_iter_css *it, struct cgroup_subsys_state *start,
+      unsigned int flags);
+KFUNC(struct cgroup_subsys_state *, bpf_iter_css_next, struct bpf_iter_css *it);
 KFUNC(void, bpf_iter_num_destroy, struct bpf_iter_num *it);
 KFUNC(int, bpf_iter_num_new, struct bpf_iter_num *it, int start, int end);
 KFUNC(int *, bpf_iter_num_next, struct bpf_iter_num *it);
 KFUNC(void, bpf_iter_scx_dsq_destroy, struct bpf_iter_scx_dsq *it);
 KFUNC(int, bpf_iter_scx_dsq_new, struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags);
 KFUNC(struct task_struct *, bpf_iter_scx_dsq_next, struct bpf_iter_scx_dsq *it);
+KFUNC(struct bpf_list_node *, bpf_list_pop_back, struct bpf_list_head *head);
+KFUNC(struct bpf_list_node *, bpf_list_pop_front, struct bpf_list_head *head);
+KFUNC(int, bpf_list_push_back_impl, struct bpf_list_head *head, struct bpf_list_node *node,
+      void *meta__ign, u64 off);
+KFUNC(int, bpf_list_push_front_impl, struct bpf_list_head *head, struct bpf_list_node *node,
+      void *meta__ign, u64 off);
 KFUNC(void, bpf_local_irq_restore, unsigned long *flags);
 KFUNC(void, bpf_local_irq_save, unsigned long *flags);
 KFUNC(void, bpf_preempt_disable, void);
 KFUNC(void, bpf_preempt_enable, void);
+KFUNC(void, bpf_obj_drop_impl, void *p__alloc, void *meta__ign);
+KFUNC(void *, bpf_obj_new_impl, u64 local_type_id__k, void *meta__ign);
+KFUNC(int, bpf_rbtree_add_impl, struct bpf_rb_root *root, struct bpf_rb_node *node,
+      bool (less)(struct bpf_rb_node *a, const struct bpf_rb_node *b), void *meta__ign, u64 off);
+KFUNC(struct bpf_rb_node *, bpf_rbtree_first, struct bpf_rb_root *root);
+KFUNC(struct bpf_rb_node *, bpf_rbtree_remove, struct bpf_rb_root *root, struct bpf_rb_node *node);
 KFUNC(void, bpf_rcu_read_lock, void);
 KFUNC(void, bpf_rcu_read_unlock, void);
 KFUNC(void *, bpf_rdonly_cast, const void *obj, u32 btf_id);
@@ -70,6 +88,7 @@ KFUNC(int, bpf_res_spin_lock, struct bpf_res_spin_lock *lock);
 KFUNC(int, bpf_res_spin_lock_irqsave, struct bpf_res_spin_lock *lock, unsigned long *flags);
 KFUNC(void, bpf_res_spin_unlock, struct bpf_res_spin_lock *lock);
 KFUNC(void, bpf_res_spin_unlock_irqrestore, struct bpf_res_spin_lock *lock, unsigned long *flags);
+KFUNC(int, bpf_stream_vprintk, int stream_id, const char *fmt__str, const void *args, u32 len__sz);
 KFUNC(struct task_struct *, bpf_task_acquire, struct task_struct *p);
 KFUNC(struct task_struct *, bpf_task_from_pid, s32 pid);
 KFUNC(struct task_struct *, bpf_task_from_vpid, s32 vpid);
