@@ -445,6 +445,15 @@ pub fn text(advice: &Advice) -> String {
         "\n{:<22} {:>12} {:>9} {:>19} {:>6} {:>7}",
         "LAST ROUND", "MEAN", "BETTER", "95 % INTERVAL", "WINS", "BEST IN"
     );
+    // A unit that the column has no room for stands below the table.
+    const MEAN: usize = 12;
+    let mut means = advice.finalists.iter().map(|one| one.mean);
+    let fits = |mean: f64| amount(mean, &advice.unit).chars().count() <= MEAN;
+    let unit = if means.all(fits) {
+        advice.unit.as_str()
+    } else {
+        ""
+    };
     for one in &advice.finalists {
         let is_reference = one.scheduler == advice.reference;
         let of = |shown: String| if is_reference { "-".to_owned() } else { shown };
@@ -452,12 +461,15 @@ pub fn text(advice: &Advice) -> String {
             text,
             "{:<22} {:>12} {:>9} {:>19} {:>6} {:>7}",
             short(advice, &one.scheduler),
-            cut(&amount(one.mean, &advice.unit), 12),
+            amount(one.mean, unit),
             of(format!("{:+.1} %", one.better_pct)),
             of(interval(one)),
             of(format!("{}/{}", one.wins, one.scores.len())),
             format!("{:.0} %", one.best_in_pct)
         );
+    }
+    if unit != advice.unit {
+        let _ = writeln!(text, "MEAN is in {}.", advice.unit);
     }
     for one in &advice.finalists {
         let name = short(advice, &one.scheduler);

@@ -282,6 +282,28 @@ fn a_recording_says_how_far_it_can_be_believed() {
 }
 
 #[test]
+fn a_unit_without_room_stands_below_the_table() {
+    let mut advice = advice(&SLOW, &FAST, Some(43.0));
+    for (unit, cell, below) in [
+        ("ns", " 2.00 µs ", None),
+        (
+            "delivered messages/s",
+            " 2,000 ",
+            Some("MEAN is in delivered messages/s."),
+        ),
+    ] {
+        unit.clone_into(&mut advice.unit);
+        for one in &mut advice.finalists {
+            one.mean = 2_000.0;
+        }
+        let page = text(&advice);
+        assert!(page.contains(cell), "{page}");
+        assert_eq!(page.contains("MEAN is in"), below.is_some(), "{page}");
+        assert!(page.contains(below.unwrap_or("")), "{page}");
+    }
+}
+
+#[test]
 fn a_page_has_eighty_columns_and_names_long_schedulers_below() {
     let mut advice = advice(&SLOW, &FAST, Some(43.0));
     let long = "tree:election=fifo,slice=split,metric=nr_run,periodic=nr_cores,idle=on,unblock=on,executor=all";
