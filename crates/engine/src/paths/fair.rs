@@ -612,11 +612,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Returns an idle CPU that may take a task that waits on `c`; one that shares its cache if there is one.
     fn idle_cpu_for_waiting(&self, c: &Cpu) -> Option<&Cpu> {
-        let llc = |cpu: CpuId| self.machine.topology.cpu(cpu).llc;
-        let idle = self.cpus.iter().filter(|rq| {
+        let near = &self.llc_cpus[self.machine.topology.cpu(c.id).llc as usize];
+        let near = near.iter().map(|&cpu| self.cpu(cpu));
+        near.chain(&self.cpus).find(|rq| {
             rq.is_online() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
-        });
-        idle.min_by_key(|rq| (llc(rq.id) != llc(c.id), rq.id))
+        })
     }
 
     /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.

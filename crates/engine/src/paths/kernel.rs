@@ -289,15 +289,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Takes in the workload's tasks: they are forked by a main thread, or start together, each on the CPU of its turn.
     fn admit(&self, workload: Workload) {
         let nr_cpus = self.cpus.len();
-        let Workload {
-            mut tasks, start, ..
-        } = workload;
-        if let Some(allowed) = &self.allowed {
-            for spec in tasks.iter_mut().filter(|spec| spec.affinity.is_none()) {
-                spec.affinity = Some(allowed.clone());
-            }
-        }
-        let affinity_of = |spec: &TaskSpec| spec.affinity.as_ref().map(|set| set.resized(nr_cpus));
+        let Workload { tasks, start, .. } = workload;
+        let affinity_of = |spec: &TaskSpec| {
+            let set = spec.affinity.as_ref().or(self.allowed.as_ref())?;
+            Some(set.resized(nr_cpus))
+        };
         let nowhere = |spec: &TaskSpec| affinity_of(spec).is_some_and(|set| set.is_empty());
         if let Some(number) = tasks.iter().position(nowhere) {
             let TaskSpec { comm, affinity, .. } = &tasks[number];

@@ -122,6 +122,37 @@ fn an_idle_cache_takes_running_tasks_from_a_full_one() {
     assert!((640..900).contains(&ms), "{ms}");
 }
 
+/// Forty tasks that wait in a cache of eight CPUs beside an idle cache: the CPU that looks for the idle cache takes all four
+/// or five that wait on the busiest CPU at once, not one a tick.
+#[test]
+fn an_idle_cache_takes_many_waiting_tasks_at_once() {
+    let waits = |_| {
+        let spec = task("hog", |n, _| {
+            Some(match n {
+                0 => Action::SetAffinity(CpuSet::all(16)),
+                // All wake up with the wider mask, where they slept.
+                1 => Action::Sleep(Duration::from_ms(1)),
+                2 => Action::Compute(Duration::from_ms(100)),
+                _ => return None,
+            })
+        });
+        on_cpus(spec, "0-7")
+    };
+    let tasks = (0..40).map(waits).collect();
+    let checked = fair(machine_of(2, 4, 2), Start::Together, tasks);
+    let far = checked.events.iter().filter_map(|(at, _, event)| {
+        let reach = match event {
+            Event::Migrate { reach, .. } => *reach,
+            _ => return None,
+        };
+        (reach == MigrationReach::Node).then_some(*at)
+    });
+    let far: Vec<u64> = far.collect();
+    let first = *far.first().expect("tasks move");
+    let at_once = far.iter().filter(|&&at| at < first + 1_000_000).count();
+    assert!((4..=5).contains(&at_once), "{at_once} of {far:?}");
+}
+
 /// The machine was full before: no CPU was idle that could have looked.
 #[test]
 fn a_core_that_becomes_idle_late_takes_a_running_task() {
