@@ -216,12 +216,8 @@ impl Btf {
             btf.add(&name, kind, size);
         }
         let last = btf.types.len() as u32;
-        let refers = |id: TypeId| id < last;
-        match btf
-            .types
-            .iter()
-            .all(|it| it.references().into_iter().all(refers))
-        {
+        let mut types = btf.types.iter_mut();
+        match types.all(|it| it.references().into_iter().all(|to| *to < last)) {
             true => Ok(btf),
             false => Err(broken("a type refers to one that is not there")),
         }
@@ -503,11 +499,13 @@ impl Btf {
 impl Type {
     /// Makes every type that it refers to another one.
     fn shift(&mut self, more: TypeId) {
-        let shift = |to: &mut TypeId| {
-            if *to > 0 {
-                *to += more;
-            }
-        };
+        for to in self.references().into_iter().filter(|to| **to > 0) {
+            *to += more;
+        }
+    }
+
+    /// The types that it refers to.
+    fn references(&mut self) -> Vec<&mut TypeId> {
         match &mut self.kind {
             Kind::Ptr(to)
             | Kind::Typedef(to)
@@ -517,45 +515,18 @@ impl Type {
             | Kind::TypeTag(to)
             | Kind::Func(to)
             | Kind::Var(to)
-            | Kind::Array { element: to, .. } => shift(to),
-            Kind::Struct(members) | Kind::Union(members) => {
-                members
-                    .iter_mut()
-                    .for_each(|member| shift(&mut member.type_id));
-            }
-            Kind::Datasec(vars) => vars.iter_mut().for_each(|var| shift(&mut var.var)),
+            | Kind::Array { element: to, .. } => vec![to],
+            Kind::Struct(members) | Kind::Union(members) => members
+                .iter_mut()
+                .map(|member| &mut member.type_id)
+                .collect(),
+            Kind::Datasec(vars) => vars.iter_mut().map(|var| &mut var.var).collect(),
             Kind::FuncProto {
                 returns,
                 parameters,
             } => {
-                shift(returns);
-                parameters.iter_mut().for_each(|(_, of)| shift(of));
-            }
-            _ => {}
-        }
-    }
-
-    fn references(&self) -> Vec<TypeId> {
-        match &self.kind {
-            Kind::Ptr(to)
-            | Kind::Typedef(to)
-            | Kind::Const(to)
-            | Kind::Volatile(to)
-            | Kind::Restrict(to)
-            | Kind::TypeTag(to)
-            | Kind::Func(to)
-            | Kind::Var(to)
-            | Kind::Array { element: to, .. } => vec![*to],
-            Kind::Struct(members) | Kind::Union(members) => {
-                members.iter().map(|member| member.type_id).collect()
-            }
-            Kind::Datasec(vars) => vars.iter().map(|var| var.var).collect(),
-            Kind::FuncProto {
-                returns,
-                parameters,
-            } => {
-                let of_parameters = parameters.iter().map(|(_, of)| *of);
-                of_parameters.chain([*returns]).collect()
+                let of_parameters = parameters.iter_mut().map(|(_, of)| of);
+                of_parameters.chain([returns]).collect()
             }
             _ => Vec::new(),
         }

@@ -124,6 +124,21 @@ pub fn print(text: impl AsRef<[u8]>) -> anyhow::Result<()> {
     }
 }
 
+/// Writes a text to a file, or to standard output.
+///
+/// # Errors
+/// If it cannot be written; a file is then as it was.
+pub fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        return print(text);
+    }
+    let mut output = Output::create(path)?;
+    output
+        .write_all(text.as_bytes())
+        .with_context(|| cannot_write(path))?;
+    output.commit()
+}
+
 /// Returns the terminal's columns, as the shell reports them; a pipe has as many as `COLUMNS` says, or the default.
 pub fn width() -> usize {
     use std::io::IsTerminal as _;

@@ -1,27 +1,8 @@
 //! Advice as a user asks for it: on a recording and on a workload, as text, JSON and page, and what is refused.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod support;
 
-/// `perf bench sched pipe -l 20`.
-const PIPE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../recording/tests/data/pipe.perf.data"
-);
-
-fn schedlab(line: &str, folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_schedlab"))
-        .args(line.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .expect("the program starts")
-}
-
-fn stdout(output: &Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
+use support::{PIPE, schedlab, stdout};
 
 #[test]
 fn a_recording_gets_its_advice_and_the_same_runs_the_same_one() {

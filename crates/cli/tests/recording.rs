@@ -1,27 +1,8 @@
 //! From a recording of perf to a workload file, its replay and its simulation.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod support;
 
-/// `perf bench sched pipe -l 20`.
-const PIPE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../recording/tests/data/pipe.perf.data"
-);
-
-fn schedlab(line: &str, folder: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_schedlab"))
-        .args(line.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .expect("the program starts")
-}
-
-fn stdout(output: &Output) -> String {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
+use support::{PIPE, schedlab, stdout};
 
 fn imported() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,17 @@
 //! Starts a program whose system calls are answered here: the filter of seccomp, and the descriptor on which the calls arrive.
 
-use std::io;
-use std::mem::zeroed;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
-use libc::{c_int, c_long, c_ulong, sock_filter};
+use libc::{c_long, c_ulong, sock_filter};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 
 use crate::arch::{self, Call};
 
@@ -120,7 +124,7 @@ pub fn start(command: &mut Command) -> io::Result<Supervised> {
     }
     let child = command.spawn()?;
     drop(theirs);
-    let listener = receive(ours.as_raw_fd())?;
+    let listener = receive(ours.as_fd())?;
     Ok(Supervised { child, listener })
 }
 
@@ -154,62 +158,36 @@ unsafe fn enter(program: &[sock_filter], channel: RawFd) -> io::Result<()> {
             NEW_LISTENER,
             &raw const filter,
         ))?;
-        send(channel, listener as RawFd)
+        let listener = BorrowedFd::borrow_raw(listener as RawFd);
+        send(BorrowedFd::borrow_raw(channel), listener)
     }
 }
 
-/// Room for a control message with one descriptor.
-#[repr(C, align(8))]
-struct Control([u8; 64]);
-
-/// Sends a descriptor.
-unsafe fn send(channel: RawFd, descriptor: RawFd) -> io::Result<()> {
-    let mut byte = 0u8;
-    let mut control = Control([0; 64]);
-    // SAFETY: the message's parts live until the call returns; the control message has room for one descriptor.
-    unsafe {
-        let mut part = libc::iovec {
-            iov_base: (&raw mut byte).cast(),
-            iov_len: 1,
-        };
-        let mut message: libc::msghdr = zeroed();
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as u32) as _;
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        (*header).cmsg_level = libc::SOL_SOCKET;
-        (*header).cmsg_type = libc::SCM_RIGHTS;
-        (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as u32) as _;
-        libc::CMSG_DATA(header)
-            .cast::<c_int>()
-            .write_unaligned(descriptor);
-        checked(libc::sendmsg(channel, &raw const message, 0) as c_long)?;
-    }
+/// Sends a descriptor. Allocates nothing: it runs between fork and exec.
+fn send(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    let descriptors = [descriptor];
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(
+        channel,
+        &[IoSlice::new(&[0])],
+        &mut control,
+        SendFlags::empty(),
+    )?;
     Ok(())
 }
 
 /// Receives a descriptor.
-fn receive(channel: RawFd) -> io::Result<OwnedFd> {
-    let mut byte = 0u8;
-    let mut control = Control([0; 64]);
-    // SAFETY: as in `send`.
-    unsafe {
-        let mut part = libc::iovec {
-            iov_base: (&raw mut byte).cast(),
-            iov_len: 1,
-        };
-        let mut message: libc::msghdr = zeroed();
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.0.as_mut_ptr().cast();
-        message.msg_controllen = control.0.len() as _;
-        checked(libc::recvmsg(channel, &raw mut message, libc::MSG_CMSG_CLOEXEC) as c_long)?;
-        let header = libc::CMSG_FIRSTHDR(&raw const message);
-        if header.is_null() {
-            return Err(io::Error::other("the new process has sent no descriptor"));
-        }
-        let descriptor = libc::CMSG_DATA(header).cast::<c_int>().read_unaligned();
-        Ok(OwnedFd::from_raw_fd(descriptor))
-    }
+fn receive(channel: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut byte = [0];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    recvmsg(channel, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptor = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    descriptor.ok_or_else(|| io::Error::other("the new process has sent no descriptor"))
 }

@@ -1,6 +1,5 @@
 //! `advise`: which scheduler suits a program, how sure that is, and why.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -14,7 +13,7 @@ use schedlab_workload::{Workload, rtapp};
 
 use super::{Status, record, recording, sim};
 use crate::args::{AdviseArgs, BudgetArg, Cli, Command, ReadingArgs, RecordArgs};
-use crate::output::{Output, cannot_write, is_stdout, one_file_each, print, tell};
+use crate::output::{is_stdout, one_file_each, print, tell, write};
 use crate::progress::{self, Stages};
 use crate::signals;
 
@@ -153,16 +152,6 @@ fn again(args: &AdviseArgs, workload: &str, advice: &Advice) -> String {
 }
 
 fn deliver(advice: &Advice, args: &AdviseArgs, again: &str) -> anyhow::Result<()> {
-    let write = |path: &Path, text: &str| -> anyhow::Result<()> {
-        if is_stdout(path) {
-            return print(text);
-        }
-        let mut output = Output::create(path)?;
-        output
-            .write_all(text.as_bytes())
-            .with_context(|| cannot_write(path))?;
-        output.commit()
-    };
     let mut taken = false;
     if let Some(path) = &args.html {
         taken |= is_stdout(path);

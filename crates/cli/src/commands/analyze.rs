@@ -1,10 +1,8 @@
 //! `analyze`: what a sweep means.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use schedlab_analysis::{
     Across, Alternative, Analysis, AnalysisError, Bounds, Study, Verdict, analyse, page,
 };
@@ -17,7 +15,7 @@ use serde_json::json;
 use super::Status;
 use super::sweep::failure;
 use crate::args::AnalyzeArgs;
-use crate::output::{Output, cannot_write, is_stdout, one_file_each, print, tell, width};
+use crate::output::{is_stdout, one_file_each, print, tell, width, write};
 
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     let bounds = Bounds {
@@ -171,17 +169,6 @@ fn all_failed<'a>(mut rows: impl Iterator<Item = &'a Row> + Clone) -> Option<Str
             failure(first)
         )
     })
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if is_stdout(path) {
-        return print(text);
-    }
-    let mut output = Output::create(path)?;
-    output
-        .write_all(text.as_bytes())
-        .with_context(|| cannot_write(path))?;
-    output.commit()
 }
 
 fn text(analyses: &[Analysis], across: Option<&Across>, width: usize) -> String {
