@@ -233,6 +233,11 @@ pub fn is_known_kind(name: &str) -> bool {
     KNOWN.contains(&name)
 }
 
+/// Returns whether the virtual kernel has maps of a kind for objects.
+pub(crate) fn is_there_for_objects(kind: u32) -> bool {
+    OF_OBJECTS.contains(&kind) || is_known_kind(&name_of(kind))
+}
+
 /// Explains that the virtual kernel has no maps of a kind.
 pub fn unknown_kind(name: &str) -> String {
     format!(

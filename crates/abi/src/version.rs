@@ -32,16 +32,6 @@ const NEW_IN_7_2: &[&str] = &[
     "SCX_DEQ_SCHED_CHANGE",
 ];
 
-/// Functions that Linux has and the virtual kernel lacks: a policy that asks finds them absent.
-const ABSENT: &[&str] = &[
-    "scx_bpf_events",
-    "scx_bpf_task_cgroup",
-    "scx_bpf_sub_dispatch",
-    "scx_bpf_cid_override",
-    "scx_bpf_cpu_to_cid",
-    "scx_bpf_locked_rq",
-];
-
 /// The shadow headers that declare functions, types and enumerators.
 const HEADERS: [&str; 8] = [
     include_str!("../../../include/native/scx/bpf.h"),
@@ -58,6 +48,19 @@ const HEADERS: [&str; 8] = [
 static DECLARED: LazyLock<BTreeSet<&str>> =
     LazyLock::new(|| HEADERS.into_iter().flat_map(identifiers).collect());
 
+/// The functions that Linux has and the virtual kernel lacks, though the headers declare them: a call ends the run.
+static LACKING: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+    let lines = HEADERS.into_iter().flat_map(str::lines);
+    let lacking = lines.filter_map(|line| {
+        let (place, parts) = match line.strip_prefix("LAB_MISSING(") {
+            Some(parts) => (1, parts),
+            None => (0, line.strip_prefix("LAB_MISSING_VOID(")?),
+        };
+        parts.split(',').nth(place).map(str::trim)
+    });
+    lacking.collect()
+});
+
 /// Returns the words of C code outside comments.
 fn identifiers(code: &str) -> impl Iterator<Item = &str> {
     let mut parts = code.split("/*");
@@ -70,9 +73,9 @@ fn identifiers(code: &str) -> impl Iterator<Item = &str> {
 /// Returns whether the shadow headers declare what CO-RE asks for: `struct NAME`, `NAME`, or an expression whose last word
 /// is a member. CO-RE passes over the suffix of a variant, from `___` on.
 pub fn is_declared(asked: &str) -> bool {
-    let word = asked
-        .rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .find(|word| !word.is_empty());
+    let mut words = asked.rsplit(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    // The number of an element says nothing about its array.
+    let word = words.find(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'));
     let name = word.map(|word| word.split("___").next().unwrap_or(word));
     name.is_some_and(|name| DECLARED.contains(name))
 }
@@ -84,7 +87,7 @@ fn is_newer(version: KernelVersion, name: &str) -> bool {
 
 /// Whether that kernel has a kfunc, type or enumerator of ours.
 pub fn has(version: KernelVersion, name: &str) -> bool {
-    !ABSENT.contains(&name) && !is_newer(version, name)
+    !LACKING.contains(name) && !is_newer(version, name)
 }
 
 /// Whether that kernel has what a policy asks for in its own words.
@@ -140,6 +143,7 @@ mod tests {
             "SCX_ENQ_WAKEUP",
             "(ei)->exit_cpu",
             "p->scx.dsq_vtime",
+            "p->comm[0]",
         ] {
             assert!(is_declared(there), "{there}");
         }
@@ -148,6 +152,7 @@ mod tests {
             "struct never_was___x",
             "SCX_THING_OF_2031___x",
             "e->gone",
+            "e->gone[0]",
             "___",
             "",
         ] {
@@ -162,7 +167,9 @@ mod tests {
         assert!(has(KernelVersion::V7_2, "scx_bpf_dsq_peek"));
         assert!(!has(KernelVersion::V6_18, "scx_bpf_dsq_peek"));
         assert!(has(KernelVersion::V6_18, "scx_bpf_dsq_insert"));
-        assert!(!has(KernelVersion::V7_2, "scx_bpf_events"));
+        for lacking in ["scx_bpf_events", "scx_bpf_this_cid", "scx_bpf_locked_rq"] {
+            assert!(!has(KernelVersion::V7_2, lacking), "{lacking}");
+        }
         assert!(has(KernelVersion::V6_18, "scx_bpf_cpuperf_cap"));
     }
 }

@@ -280,6 +280,14 @@ fn variable(
             let mut leaves = Vec::new();
             let id = elf.btf.type_of_var(var.var);
             at_path(&elf.btf, id, &path[name.len()..], given, &mut leaves)?;
+            // An array of one element that is alone in its section has the section's room (`RESIZABLE_ARRAY()`).
+            if let [_] = elf.btf.section(&section.name) {
+                for leaf in &mut leaves {
+                    if let Some((_, stride, count @ 1)) = leaf.strides.first_mut() {
+                        *count = (section.bytes.len() as u64 / *stride) as u32;
+                    }
+                }
+            }
             return Ok((start + u64::from(var.offset), leaves));
         }
     }
@@ -509,8 +517,7 @@ impl Leaf {
             return Ok(());
         };
         for (number, inner) in place.each(each) {
-            // An array of one element has the room that it needs (`RESIZABLE_ARRAY()`).
-            if number >= count && count > 1 {
+            if number >= count {
                 return Err(format!(
                     "the array has {count} elements, and the machine needs number {number}"
                 ));
@@ -526,10 +533,7 @@ fn bytes_of((size, leaves): &(usize, Vec<Leaf>), place: Place<'_>) -> Result<Vec
     let mut bytes = vec![0; *size];
     for leaf in leaves {
         leaf.put(place, &mut |at, value| {
-            let at = at as usize;
-            if let Some(room) = bytes.get_mut(at..at + value.len()) {
-                room.copy_from_slice(value);
-            }
+            bytes[at as usize..at as usize + value.len()].copy_from_slice(value);
         })?;
     }
     Ok(bytes)

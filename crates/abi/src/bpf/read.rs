@@ -211,11 +211,12 @@ pub fn recorded(
 fn keep_known(recorded: &mut Recorded, transcript: &Transcript) -> Vec<usize> {
     let mut kept = Vec::new();
     for (index, number) in recorded.maps.iter().enumerate() {
-        let kind = map_def::name_of(transcript.maps[*number].kind);
-        if map_def::is_known_kind(&kind) {
+        let kind = transcript.maps[*number].kind;
+        if map_def::is_there_for_objects(kind) {
             kept.push(index);
             continue;
         }
+        let kind = map_def::name_of(kind);
         let name = &recorded.elf.maps[index].name;
         let functions = recorded.elf.functions.iter_mut();
         for link in functions.flat_map(|function| function.links.values_mut()) {

@@ -64,11 +64,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
         }
         self.sync(c);
-        match self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0) {
+        let found = self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0);
+        if self.accounts {
+            let cpu = found.unwrap_or(prev_cpu);
+            p.account.selected_cpu.set(cpu.0 as i32);
+        }
+        match found {
             Some(cpu) => {
-                if self.accounts {
-                    p.account.selected_cpu.set(cpu.0 as i32);
-                }
                 self.refill_slice(p);
                 if !self.mutated(Mutation::DefaultSelectDoesNotInsert) {
                     p.ddsp_dsq_id.set(dsq_id::LOCAL);

@@ -52,7 +52,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `enqueue_task()` of the task's class.
     pub(crate) fn enqueue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        if self.accounts {
+        if self.accounts && flags & enq::RESTORE == 0 {
             p.account.enqueue(c.this.now.get());
         }
         match p.class.get() {
@@ -74,7 +74,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn dequeue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        if self.accounts {
+        if self.accounts && flags & deq::SAVE == 0 {
             p.account.dequeue(c.this.now.get());
         }
         match p.class.get() {
