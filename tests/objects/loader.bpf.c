@@ -18,6 +18,7 @@ struct cpu_arg {
 const volatile struct config config;
 const volatile u32 table[3][2];
 const volatile u64 cpus_of[64];
+const volatile u64 lone[1];
 u64 sum, calls;
 extern u64 more_count;
 extern u64 more(u64 value);
@@ -47,7 +48,7 @@ SEC("struct_ops/running") s32 l_running(u64 *ctx)
 	struct cpu_arg *entry = bpf_map_lookup_elem(&sized, &key);
 
 	finish("config %llu %llu %lld table %llu %llu cpus %llu %llu calls %llu sum %llu entry %llu more %llu %llu",
-	       config.first, config.second, (s64)config.third, table[1][0], table[2][1], cpus_of[0], cpus_of[1], calls,
+	       config.first + lone[0], config.second, (s64)config.third, table[1][0], table[2][1], cpus_of[0], cpus_of[1], calls,
 	       sum, entry ? entry->cpu * 1000 + entry->weight : 0, more(4), more_count);
 	return 0;
 }

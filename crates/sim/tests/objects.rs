@@ -120,6 +120,29 @@ fn fields_of_a_task_are_what_they_are_when_they_are_read() {
     );
 }
 
+/// `sched_info` passes over a running task that is taken out and put back, as its nice level changes (`DEQUEUE_SAVE`).
+#[test]
+fn a_task_that_is_alone_waits_for_no_cpu_whatever_its_nice_level() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("nice.json");
+    let text = r#"{"tasks": {"a": {"loop": 1, "phases": {
+        "first": {"run": 100000},
+        "second": {"priority": 5, "run": 100000, "sleep": 10000},
+        "third": {"run": 50000}}}}}"#;
+    std::fs::write(&file, text).unwrap();
+    let spec = SimSpec {
+        workload: format!("{}:jitter=0,offset=0", file.display()),
+        ..spec("waits", "")
+    };
+    let message = schedlab_sim::run(&spec, None).unwrap().message.unwrap();
+    let waited = message.split_once("waited ").expect(&message).1;
+    let (us, rest) = waited.split_once(" us, got the CPU ").expect(&message);
+    // A wakeup on an idle CPU: the way from its queue to it.
+    assert!(us.parse::<u64>().unwrap() < 50, "{message}");
+    // From its fork. That it gets it after its sleep is counted as it is switched in, after ops.running().
+    assert!(rest.starts_with("1 times"), "{message}");
+}
+
 #[test]
 fn every_task_is_in_the_root_cgroup() {
     assert_eq!(
@@ -170,7 +193,7 @@ fn decisions_that_do_not_fit_are_refused_with_their_line() {
         let text = format!("link = ['more.bpf.o']\n{decisions}\n");
         std::fs::write(folder.path().join("loader.sched.toml"), text).unwrap();
         let scheduler = Scheduler::parse(&object.display().to_string());
-        let spec = SimSpec::new("cpu:tasks=1,duration=10ms", scheduler, "laptop");
+        let spec = SimSpec::new("cpu:tasks=40,duration=3s", scheduler, "laptop");
         match schedlab_sim::run(&spec, None) {
             Ok(result) => result.message.unwrap_or_default(),
             Err(error) => error.to_string(),
@@ -212,6 +235,22 @@ fn decisions_that_do_not_fit_are_refused_with_their_line() {
         (
             "ops.without = ['tick_']",
             "loader.sched.toml:2: there is no ops.tick_",
+        ),
+        (
+            "variables.'lone[cpu]' = 'cpu'",
+            "loader.sched.toml:2: the array has 1 elements, and the machine needs number 1",
+        ),
+        (
+            "[[call]]\nprogram = 'fails'\nafter = true",
+            "loader.sched.toml:3: fails(), which runs after ops.init(), has returned -22",
+        ),
+        (
+            "[ops]\nflags = ['SCX_OPS_ENQ_LAST']\nwithout = ['enqueue']",
+            "SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented",
+        ),
+        (
+            "[ops]\ntimeout_ms = 1000\nwithout = ['dispatch', 'running']",
+            "failed to run for 1.",
         ),
     ] {
         let message = told(decisions);
