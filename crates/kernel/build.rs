@@ -15,7 +15,7 @@ use scx_cargo::{BpfBuilder, ClangInfo};
 
 use clang::Clang;
 
-#[path = "src/clang.rs"]
+#[path = "../policies/src/clang.rs"]
 #[allow(dead_code)]
 mod clang;
 #[path = "../policies/in_parallel.rs"]
@@ -38,7 +38,7 @@ fn main() {
     for path in ["../../policies", "../../include", "src/bpf"] {
         println!("cargo:rerun-if-changed={path}");
     }
-    println!("cargo:rerun-if-changed=src/clang.rs");
+    println!("cargo:rerun-if-changed=../policies/src/clang.rs");
     println!("cargo:rerun-if-changed=../policies/in_parallel.rs");
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
     println!("cargo:rerun-if-env-changed=PATH");

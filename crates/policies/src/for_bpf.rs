@@ -4,25 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the compiler for BPF.
-const COMPILER: &str = "BPF_CLANG";
-
-/// Compilers that are tried.
-const CLANGS: [&str; 3] = ["clang-22", "clang-21", "clang"];
-
-fn clang() -> Result<String, String> {
-    if let Some(named) = std::env::var(COMPILER).ok().filter(|it| !it.is_empty()) {
-        return Ok(named);
-    }
-    let runs = |name: &&str| {
-        let output = Command::new(name).arg("--version").output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    let found = CLANGS.iter().find(|name| runs(name));
-    found.map(|name| (*name).to_owned()).ok_or_else(|| {
-        format!("a source with a .sched.toml beside it is compiled for BPF, and there is no clang: install clang-22 or name one in {COMPILER}")
-    })
-}
+use crate::clang;
 
 /// Compiles a source, and adds what it was made of to `files`.
 ///
@@ -36,7 +18,10 @@ pub fn compile(
 ) -> Result<Vec<u8>, Vec<String>> {
     let failed = |text: String| vec![text];
     let place = source.display();
-    let clang = clang().map_err(|what| failed(format!("{place}: {what}")))?;
+    let clang = clang::find().map_err(|what| {
+        let why = "a source with a .sched.toml beside it is compiled for BPF";
+        failed(format!("{place}: {why}: {what}"))
+    })?;
     let folder = tempfile::tempdir().map_err(|error| failed(format!("{place}: {error}")))?;
     let (object, depends) = (folder.path().join("x.o"), folder.path().join("x.d"));
     let arch = match std::env::consts::ARCH {
@@ -44,7 +29,7 @@ pub fn compile(
         _ => "x86",
     };
     let beside = source.parent().filter(|it| !it.as_os_str().is_empty());
-    let mut command = Command::new(&clang);
+    let mut command = Command::new(&clang.command);
     command
         .args([
             "--target=bpf",
@@ -73,6 +58,7 @@ pub fn compile(
         .arg(source)
         .arg("-o")
         .arg(&object);
+    let clang = &clang.command;
     let output = command
         .output()
         .map_err(|error| failed(format!("{place}: {clang}: {error}")))?;

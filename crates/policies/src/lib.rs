@@ -3,6 +3,7 @@
 //! A policy is registered by existing. Nothing here knows one by name.
 #![forbid(unsafe_code)]
 
+pub mod clang;
 pub mod compile;
 pub mod doc;
 pub mod exec;

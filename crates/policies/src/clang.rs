@@ -1,5 +1,5 @@
-//! Finds the compiler for BPF. Shared by the build script and by the program, which compiles
-//! policies that users bring.
+//! Finds the compiler for BPF. The simulator's side and the real kernel's, and its build script, have this one file, so that a
+//! scheduler has the same compiler in both worlds.
 
 use std::io;
 use std::path::{Path, PathBuf};
