@@ -1,5 +1,8 @@
-//! Balancing of running tasks of the fair class (kernel/sched/fair.c): a core or a cache that has nothing to do takes
-//! tasks from one where they share hardware. What only waits is pulled by [`Kernel::pick_task_fair`] and its neighbours.
+//! Balancing for idle CPUs in the fair class (kernel/sched/fair.c): a CPU without work takes a waiting task, and a core or
+//! a cache without work takes running tasks from one where they share hardware.
+//!
+//! A CPU that becomes idle looks at once, at the threads of its core, the cores of its cache, the caches of its node and
+//! the nodes in turn (`sched_balance_newidle()`).
 //!
 //! The tick of a busy CPU, whatever class it runs, has idle CPUs look (`nohz_balancer_kick()`, `nohz_idle_balance()`).
 //! Each looks level by level at its own times (`sched_balance_domains()`); where another group has more to do and nothing
@@ -14,7 +17,7 @@ use schedlab_trace::{CpuId, Recorder};
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
-use crate::state::domains::{Attempt, Domain, Group};
+use crate::state::domains::{Domain, Group, Place};
 use crate::state::task::Class;
 
 /// A task moves between nodes only if more than so many more run there (`NUMA_IMBALANCE_MIN`).
@@ -27,6 +30,8 @@ enum Kind {
     FullyBusy,
     /// Tasks share a core.
     Smt,
+    /// Tasks wait that may not run where there is room in the group (`sg_imbalanced()`).
+    Imbalanced,
     Overloaded,
 }
 
@@ -61,7 +66,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if !self.asym_balancer_kick(c) || now < self.next_idle_balance.get() {
                 return;
             }
-        } else if now < self.next_idle_balance.get() || self.nr_busy_near(c) < 2 {
+        } else if now < self.next_idle_balance.get()
+            || c.nr_running.get() < 2 && self.nr_busy_near(c) < 2
+        {
             return;
         }
         let (before, after) = self.cpus.split_at(c.id.index());
@@ -84,16 +91,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn balance_domains(&self, c: &Cpu, idle: &Cpu) -> u64 {
         let now = c.this.now.get();
         let mut next = u64::MAX;
-        let places = &self.domains.places[idle.id.index()];
-        for (place, attempt) in places.iter().zip(&idle.fair.attempts.0) {
-            let Some((domain, group)) = *place else {
-                continue;
-            };
-            let domain = &self.domains.domains[domain as usize];
+        let mut places = self.domains.of(idle.id).peekable();
+        while let Some(place) = places.next() {
+            let attempt = &idle.fair.attempts.0[place.level];
             if now >= attempt.due.get() {
-                let balanced = self.balance_domain(c, idle, domain, group as usize, attempt);
+                let balanced = self.balance_domain(c, idle, place, places.peek().copied());
                 let again = balanced && attempt.was_balanced.replace(balanced);
-                let interval_ms = domain.nr_cpus * if again { 2 } else { 1 };
+                let interval_ms = place.domain.nr_cpus * if again { 2 } else { 1 };
                 attempt.due.set(now + interval_ms * 1_000_000);
             }
             next = next.min(attempt.due.get());
@@ -101,38 +105,92 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         next
     }
 
+    /// `sched_balance_newidle()` for `c`: the nearest CPU that is to give a waiting task.
+    pub(crate) fn newidle_source(&self, c: &Cpu) -> Option<&Cpu> {
+        let mut places = self.domains.of(c.id).peekable();
+        while let Some(place) = places.next() {
+            let found = self.source_for(c, place, places.peek().copied());
+            if let Some((src, _)) = found.filter(|(src, _)| self.fair_task_for(src, c.id)) {
+                return Some(src);
+            }
+        }
+        None
+    }
+
+    /// The CPU that is to give tasks to `idle`, and how many at most. One whose tasks are all bound to other CPUs is left
+    /// out (`LBF_ALL_PINNED`); where some are, the domain above is to know (`LBF_SOME_PINNED`).
+    fn source_for(
+        &self,
+        idle: &Cpu,
+        place: Place<'_>,
+        parent: Option<Place<'_>>,
+    ) -> Option<(&Cpu, usize)> {
+        let mut bound = Vec::new();
+        let mut source = || loop {
+            let (group, nr_tasks) = self.busiest_group(place, &bound)?;
+            let src = self.busiest_of(idle, group, &bound)?;
+            if self.has_fair_task_that_allows(src, idle.id) {
+                return Some((src, nr_tasks));
+            }
+            bound.push(src.id);
+        };
+        let found = source();
+        if let Some(parent) = parent {
+            let some = found.is_some_and(|(src, _)| !self.fair_task_for(src, idle.id));
+            let waits = |&cpu: &CpuId| self.fair_task_waits(self.cpu(cpu));
+            let is_bound = some || bound.iter().any(waits);
+            parent.local().is_imbalanced.set(is_bound);
+        }
+        found
+    }
+
+    /// `sched_balance_find_src_rq()`.
+    fn busiest_of(&self, idle: &Cpu, group: &Group, bound: &[CpuId]) -> Option<&Cpu> {
+        let fair = self.online_of(group, bound);
+        let fair = fair.filter(|rq| self.nr_fair(rq) > 0 && !self.is_too_slow_for(idle, rq));
+        fair.max_by_key(|rq| (self.nr_fair(rq), std::cmp::Reverse(rq.id)))
+    }
+
+    /// The CPUs of a group, but those whose tasks are all bound.
+    fn online_of<'k, 'g>(
+        &'k self,
+        group: &'g Group,
+        bound: &'g [CpuId],
+    ) -> impl Iterator<Item = &'k Cpu> + use<'k, 'g, P, R> {
+        let cpus = group.cpus.iter().filter(|cpu| !bound.contains(cpu));
+        cpus.map(|&cpu| self.cpu(cpu)).filter(|rq| rq.is_online())
+    }
+
     /// `sched_balance_rq()`. Returns whether there is nothing to do.
     fn balance_domain(
         &self,
         c: &Cpu,
         idle: &Cpu,
-        domain: &Domain,
-        local: usize,
-        attempt: &Attempt,
+        place: Place<'_>,
+        parent: Option<Place<'_>>,
     ) -> bool {
-        if !self.should_we_balance(idle, &domain.groups[local]) {
+        if !self.should_we_balance(idle, place.local()) {
             return true;
         }
-        let Some((busiest, nr_tasks)) = self.busiest_group(domain, local) else {
+        let attempt = &idle.fair.attempts.0[place.level];
+        let Some((src, nr_tasks)) = self.source_for(idle, place, parent) else {
             attempt.failed.set(0);
             return true;
         };
-        // sched_balance_find_src_rq()
-        let fair = busiest.cpus.iter().map(|&cpu| self.cpu(cpu));
-        let fair = fair.filter(|rq| rq.is_online() && self.nr_fair(rq) > 0);
-        let fair = fair.filter(|rq| !self.is_too_slow_for(idle, rq));
-        let Some(src) = fair.max_by_key(|rq| (self.nr_fair(rq), std::cmp::Reverse(rq.id))) else {
-            return true;
-        };
-        if self.fair_task_for(src, idle.id) {
+        // Where no waiting task may run on this CPU, another idle one of the group takes it (`LBF_DST_PINNED`).
+        let group = place.local().cpus.iter().map(|&cpu| self.cpu(cpu));
+        let usable = |rq: &&Cpu| rq.is_online() && self.is_idle_for_fair(rq.id);
+        let mut takers = [idle].into_iter().chain(group.filter(usable));
+        if let Some(taker) = takers.find(|rq| self.fair_task_for(src, rq.id)) {
             attempt.failed.set(0);
-            idle.fair.wanted.set(nr_tasks);
-            self.resched_curr(c, idle);
+            taker.fair.wanted.set(Some((src.id, nr_tasks)));
+            self.resched_curr(c, taker);
             return false;
         }
         attempt.failed.set(attempt.failed.get() + 1);
         // imbalanced_active_balance()
-        if attempt.failed.get() > domain.nice_tries + 2 && self.push_running_task(c, src, idle.id) {
+        let is_due = attempt.failed.get() > place.domain.nice_tries + 2;
+        if is_due && self.push_running_task(c, src, idle.id) {
             attempt.failed.set(0);
         }
         false
@@ -156,7 +214,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `update_sg_lb_stats()`.
-    fn stats(&self, group: &Group) -> Stats {
+    fn stats(&self, group: &Group, bound: &[CpuId]) -> Stats {
         let mut stats = Stats {
             nr_running: 0,
             nr_fair: 0,
@@ -164,8 +222,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             nr_cpus: 0,
             nr_cores: group.nr_cores,
         };
-        let online = group.cpus.iter().map(|&cpu| self.cpu(cpu));
-        for rq in online.filter(|rq| rq.is_online()) {
+        for rq in self.online_of(group, bound) {
             stats.nr_running += i64::from(rq.nr_running.get());
             stats.nr_fair += self.nr_fair(rq) as i64;
             stats.nr_idle += i64::from(self.is_idle_for_fair(rq.id));
@@ -174,10 +231,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         stats
     }
 
-    /// `group_classify()` of a group that is not the local one.
-    fn kind(domain: &Domain, stats: &Stats) -> Kind {
+    /// `group_classify()`. The local group is never [`Kind::Smt`] in the kernel; nobody compares it with that here.
+    fn kind(domain: &Domain, stats: &Stats, is_imbalanced: bool) -> Kind {
         if stats.nr_running > stats.nr_cpus {
             Kind::Overloaded
+        } else if is_imbalanced {
+            Kind::Imbalanced
         } else if domain.has_smt_groups && stats.nr_cpus > 1 && stats.nr_fair > 1 {
             Kind::Smt
         } else if stats.nr_running < stats.nr_cpus {
@@ -189,18 +248,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `sched_balance_find_src_group()` for an idle CPU of the group `local`: the group that has most to do, if some of its
     /// tasks are to move, and how many at most.
-    fn busiest_group<'d>(&self, domain: &'d Domain, local: usize) -> Option<(&'d Group, usize)> {
-        let (before, after) = domain.groups.split_at(local);
+    fn busiest_group<'d>(
+        &self,
+        Place { domain, group, .. }: Place<'d>,
+        bound: &[CpuId],
+    ) -> Option<(&'d Group, usize)> {
+        let (before, after) = domain.groups.split_at(group);
         let (local, after) = after.split_first().expect("the group of the idle CPU");
-        let local = self.stats(local);
+        let local = self.stats(local, bound);
+        let is_imbalanced = domain.groups[group].is_imbalanced.get();
+        let local_kind = Self::kind(domain, &local, is_imbalanced);
         let mut busiest: Option<(Kind, Stats, &Group)> = None;
         for group in after.iter().chain(before) {
-            let stats = self.stats(group);
+            let stats = self.stats(group, bound);
             if stats.nr_fair == 0 {
                 continue;
             }
             // update_sd_pick_busiest()
-            let kind = Self::kind(domain, &stats);
+            let kind = Self::kind(domain, &stats, group.is_imbalanced.get());
             let order = |kind: Kind, stats: &Stats| (kind, -stats.nr_idle, stats.nr_running);
             let is_busier = match &busiest {
                 Some((other, its, _)) => order(kind, &stats) > order(*other, its),
@@ -211,8 +276,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         let (kind, busiest, group) = busiest?;
+        if local_kind > kind {
+            return None;
+        }
         let more = sibling_imbalance(&busiest, &local);
-        let forced = domain.spreads && more > 1;
+        let forced = kind == Kind::Imbalanced || domain.spreads && more > 1;
         if !forced && kind != Kind::Overloaded {
             let differs = local.nr_idle > busiest.nr_idle + 1;
             // smt_vs_nonsmt_groups()
@@ -222,7 +290,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         // calculate_imbalance()
-        if kind == Kind::Smt {
+        if matches!(kind, Kind::Smt | Kind::Imbalanced) {
             return Some((group, 1));
         }
         // `migrate_util`: as much as fills the spare capacity. Model: each task takes a CPU of it.

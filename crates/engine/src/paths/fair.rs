@@ -4,11 +4,10 @@
 //! deadline runs (Stoica, Abdel-Wahab: *Earliest eligible virtual deadline first*, 1995; Linux 6.6
 //! and later, kernel/sched/fair.c). Placement and balance follow the outlines of Linux's.
 //!
-//! Model, what is simpler than in the kernel: no groups, no load averages (a CPU's load is the weight
-//! of the tasks that it has now, whatever real-time tasks leave it), one level of balancing that moves
-//! waiting tasks only, one at a time, who sleeps with negative lag works it off outside of its queue,
-//! and a queue that is searched instead of a tree. The baseline's queues cost no time of their own
-//! beyond the profile's schedule() path, so it is a baseline of decisions, not of their cost.
+//! Model: no groups of tasks. Wakeups compare average loads as in the kernel; balancing compares the tasks that each CPU has
+//! now. A busy CPU balances with all others at one level. A task that sleeps with negative lag works it off outside of its
+//! queue. The queue is searched instead of a tree. The baseline's queues cost no time of their own beyond the profile's
+//! schedule() path, so it is a baseline of decisions, not of their cost.
 
 use schedlab_trace::{CpuId, CpuMode, LockPath, Recorder, TaskId};
 use schedlab_workload::SchedClass;
@@ -19,6 +18,7 @@ use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::fair::{CAPACITY, NEVER};
 use crate::state::task::{Class, OnRq, Task};
+use crate::state::utilisation::nr_idle_scan;
 
 /// Weight of nice 0, the unit of virtual time.
 const NICE_0: i64 = 1_024;
@@ -89,6 +89,56 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let waiting = queue.iter().map(|&task| self.task(task));
         let all = waiting.chain(self.running_fair(rq));
         all.map(|p| i64::from(p.load_weight())).sum()
+    }
+
+    /// Whether a CPU has a task of the class that may run on `cpu`.
+    pub(crate) fn has_fair_task_that_allows(&self, rq: &Cpu, cpu: CpuId) -> bool {
+        let queue = rq.fair.queue.borrow();
+        let waiting = queue.iter().map(|&task| self.task(task));
+        let mut all = waiting.chain(self.running_fair(rq));
+        all.any(|p| p.allows(cpu))
+    }
+
+    /// Brings a CPU's load up to the local time of `c`, before its tasks change.
+    fn update_load(&self, c: &Cpu, rq: &Cpu) {
+        rq.fair
+            .load
+            .update(c.this.now.get(), self.fair_load(rq) as u64);
+    }
+
+    /// `p` comes to `rq`: so does its load, as it was when `p` went to sleep and has faded since.
+    fn attach_load(&self, c: &Cpu, rq: &Cpu, p: &Task, initial: bool) {
+        let now = c.this.now.get();
+        let load = &p.fair.load;
+        self.update_load(c, rq);
+        if initial {
+            load.begin(now, u64::from(p.load_weight()));
+        }
+        load.update(now, 0);
+        let before = p.fair.loads.replace(Some(rq.id));
+        if before == Some(rq.id) {
+            return;
+        }
+        if let Some(before) = before.map(|cpu| self.cpu(cpu)) {
+            self.update_load(c, before);
+            before.fair.load.detach(load);
+        }
+        rq.fair.load.attach(load);
+    }
+
+    /// From now on a task of the class runs on `rq`, or none.
+    fn update_busy(&self, c: &Cpu, rq: &Cpu, runs: bool) {
+        let fair = &rq.fair;
+        if fair.is_busy.get() != runs {
+            self.renew_busy(c, rq);
+            fair.is_busy.set(runs);
+        }
+    }
+
+    /// Brings a CPU's utilisation up to the local time of `c`.
+    fn renew_busy(&self, c: &Cpu, rq: &Cpu) {
+        let level = if rq.fair.is_busy.get() { CAPACITY } else { 0 };
+        rq.fair.busy.update(c.this.now.get(), level as u64);
     }
 
     /// `update_curr()`. Whose request is used up, or has lasted as long as it was to be left alone, makes way for others.
@@ -174,8 +224,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(curr) = self.running_fair(rq).filter(|curr| curr.id != p.id) {
             self.update_curr_fair_of(c, curr);
         }
-        rq.nr_running.set(rq.nr_running.get() + 1);
         let initial = flags & enq::INITIAL != 0 || !p.fair.started.get();
+        self.attach_load(c, rq, p, initial);
+        rq.nr_running.set(rq.nr_running.get() + 1);
         if initial {
             self.begin_utilisation(c, rq, p);
         }
@@ -243,11 +294,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn dequeue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
+        self.update_load(c, rq);
+        p.fair
+            .load
+            .update(c.this.now.get(), u64::from(p.load_weight()));
         if rq.curr.get() == Some(p.id) {
             if flags & deq::SLEEP == 0 {
                 self.update_curr_fair(c, p);
             } else {
                 self.charge_fair(c, p);
+                self.update_busy(c, rq, false);
             }
         }
         let (average, _) = self.average_vruntime(rq);
@@ -305,7 +361,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.charge_fair(c, p);
         }
         if running.is_none() && c.fair.queue.borrow().is_empty() && c.is_online() {
-            self.pull_fair_task(c, true);
+            self.newidle_balance(c);
         }
         let next = self.pick_eevdf(c, running)?;
         // In the kernel a task that is chosen again goes on without the timer until another task is enqueued or the
@@ -322,11 +378,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.charge_fair(c, p);
             rq.fair.queue.borrow_mut().push(p.id);
         }
+        self.update_busy(c, rq, false);
     }
 
     pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
         c.fair.queue.borrow_mut().retain(|&task| task != p.id);
         self.update_utilisation(c, p, false);
+        self.update_busy(c, c, true);
         p.exec_start.set(c.this.now.get());
         p.fair.protected.set(p.fair.deadline.get());
         c.fair.slice_end.set(NEVER);
@@ -441,50 +499,130 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         prev: CpuId,
         wake_flags: u64,
     ) -> CpuId {
-        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online();
-        let topology = &self.machine.topology;
-        let llc = |cpu: CpuId| topology.cpu(cpu).llc;
         if wake_flags & wake::FORK != 0 {
             return self.cpu_for_new_task(p, prev).unwrap_or(prev);
         }
-        // wake_affine(): this CPU or the previous one.
-        let mut target = prev;
-        if usable(c.id) {
-            let alone = c.nr_running.get() == 1 && wake_flags & wake::SYNC != 0;
-            let same_cache = llc(c.id) == llc(prev);
-            let idle_here = self.is_idle_for_fair(c.id) && same_cache;
-            if idle_here && !self.is_idle_for_fair(prev)
-                || alone
-                || !usable(prev)
-                || c.nr_running.get() + 1 < self.cpu(prev).nr_running.get()
-            {
-                target = c.id;
-            }
-        }
+        let target = self.wake_affine(c, p, prev, wake_flags);
         self.update_utilisation(c, p, false);
-        if usable(prev)
-            && llc(prev) == llc(target)
-            && self.is_free_for(p, prev)
-            && self.asym_fits_cpu(p, prev)
-        {
+        self.select_idle_sibling(c, p, prev, target)
+    }
+
+    /// `wake_affine()`: this CPU or the previous one.
+    fn wake_affine(&self, c: &Cpu, p: &Task, prev: CpuId, wake_flags: u64) -> CpuId {
+        let usable = |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online();
+        if !usable(c.id) {
             return prev;
         }
+        if !usable(prev) {
+            return c.id;
+        }
+        // wake_affine_idle()
+        let prev_is_idle = self.is_idle_for_fair(prev);
+        if self.is_idle_for_fair(c.id) && self.share_cache(c.id, prev) {
+            return if prev_is_idle { prev } else { c.id };
+        }
+        let is_sync = wake_flags & wake::SYNC != 0;
+        if is_sync && c.nr_running.get() == 1 {
+            return c.id;
+        }
+        if prev_is_idle {
+            return prev;
+        }
+        // wake_affine_weight()
+        let loads = p.fair.loads.get();
+        let load_of = |cpu: CpuId| {
+            let rq = self.cpu(cpu);
+            self.update_load(c, rq);
+            rq.fair.load.get() as i64
+        };
+        let load = p.fair.load.get() as i64;
+        let mut here = load_of(c.id);
+        if is_sync {
+            let waker = self.running_fair(c).map_or(0, |waker| {
+                let now = c.this.now.get();
+                let load = &waker.fair.load;
+                load.update(now, u64::from(waker.load_weight()));
+                load.get() as i64
+            });
+            if waker > here {
+                return c.id;
+            }
+            here -= waker;
+        }
+        let there = load_of(prev) - if loads == Some(prev) { load } else { 0 };
+        let here = (here + load) * 100 * self.fair_capacity(self.cpu(prev));
+        let there = there * (100 + (IMBALANCE_PCT - 100) / 2) * self.fair_capacity(c);
+        if here < there { c.id } else { prev }
+    }
+
+    fn share_cache(&self, a: CpuId, b: CpuId) -> bool {
+        let llc = |cpu: CpuId| self.machine.topology.cpu(cpu).llc;
+        llc(a) == llc(b)
+    }
+
+    /// `select_idle_sibling()`: a free CPU that shares the target's cache, or the target.
+    fn select_idle_sibling(&self, c: &Cpu, p: &Task, prev: CpuId, target: CpuId) -> CpuId {
+        let is_free =
+            |cpu: CpuId| p.allows(cpu) && self.cpu(cpu).is_online() && self.is_free_for(p, cpu);
+        let is_free_near = |cpu: CpuId| {
+            self.share_cache(cpu, target) && is_free(cpu) && self.asym_fits_cpu(p, cpu)
+        };
+        let recent = p.fair.recent_cpu.replace(Some(prev));
+        let warm = [Some(target), Some(prev), recent];
+        if let Some(cpu) = warm.into_iter().flatten().find(|&cpu| is_free_near(cpu)) {
+            return cpu;
+        }
         if self.costs.is_asymmetric {
-            let is_free = |cpu| usable(cpu) && self.is_free_for(p, cpu);
             return self.select_idle_capacity(p, target, is_free);
         }
-        // select_idle_sibling(): an idle core, then an idle CPU, that shares the target's cache.
-        let core_is_idle = |cpu: CpuId| {
-            self.costs.siblings[cpu.index()]
-                .iter()
-                .all(|&sibling| self.is_idle_for_fair(sibling))
-        };
-        self.cpus
-            .iter()
-            .map(|rq| rq.id)
-            .filter(|&cpu| usable(cpu) && llc(cpu) == llc(target) && self.is_free_for(p, cpu))
-            .min_by_key(|&cpu| (!core_is_idle(cpu), cpu != target, cpu))
-            .unwrap_or(target)
+        let cpus = &self.llc_cpus[self.machine.topology.cpu(target).llc as usize];
+        let siblings = |cpu: CpuId| self.costs.siblings[cpu.index()].iter().copied();
+        let is_idle = |cpu| self.is_idle_for_fair(cpu);
+        let core_is_idle = |cpu| is_idle(cpu) && siblings(cpu).all(is_idle);
+        // Model: the mark of the cache (`test_idle_cores()`) is always right.
+        let has_smt = cpus.iter().any(|&cpu| siblings(cpu).len() > 0);
+        let has_idle_core = has_smt && cpus.iter().any(|&cpu| core_is_idle(cpu));
+        if !has_idle_core && self.share_cache(prev, target) {
+            // select_idle_smt()
+            if let Some(cpu) = siblings(prev).find(|&cpu| is_free(cpu)) {
+                return cpu;
+            }
+        }
+        // select_idle_cpu()
+        let nr = self.nr_idle_scan(c, target);
+        if nr == 0 {
+            return target;
+        }
+        let after = cpus.partition_point(|&cpu| cpu <= target);
+        let (before, after) = cpus.split_at(after);
+        let mut near = after.iter().chain(before).copied();
+        if has_idle_core {
+            let idle_core = near.clone().find(|&cpu| core_is_idle(cpu) && is_free(cpu));
+            return idle_core
+                .or_else(|| near.find(|&cpu| is_free(cpu)))
+                .unwrap_or(target);
+        }
+        near.take(nr).find(|&cpu| is_free(cpu)).unwrap_or(target)
+    }
+
+    /// How many CPUs of the cache of `target` a wakeup looks at (`SIS_UTIL`). Model: the number is renewed by the first
+    /// wakeup after the interval at which an idle CPU balances, not by balancing itself.
+    fn nr_idle_scan(&self, c: &Cpu, target: CpuId) -> usize {
+        let llc = self.machine.topology.cpu(target).llc as usize;
+        let cpus = &self.llc_cpus[llc];
+        let scan = &self.idle_scans[llc];
+        let now = c.this.now.get();
+        if now >= scan.due.get() {
+            scan.due.set(now + cpus.len() as u64 * 1_000_000);
+            let busy = cpus.iter().map(|&cpu| {
+                let rq = self.cpu(cpu);
+                self.renew_busy(c, rq);
+                rq.fair.busy.get()
+            });
+            let nr = nr_idle_scan(busy.sum(), cpus.len() as u64, IMBALANCE_PCT as u64);
+            scan.nr.set(nr as usize);
+        }
+        scan.nr.get()
     }
 
     /// Whether a task that waits on `rq` may run on `cpu`.
@@ -546,36 +684,43 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         (differs && imbalance > 0).then_some((busiest, imbalance))
     }
 
-    /// Takes a task from a CPU that has more to do. `idle`: this CPU has nothing, and takes one that waits anywhere, near
-    /// ones first. One whose tasks are all bound to other CPUs is no source (`LBF_ALL_PINNED`).
-    fn pull_fair_task(&self, c: &Cpu, idle: bool) {
-        let topology = &self.machine.topology;
-        let source = if idle {
-            let waits = |rq: &&Cpu| rq.id != c.id && rq.nr_running.get() >= 2;
-            let sources = self.cpus.iter().filter(waits);
-            let sources = sources.filter(|rq| self.fair_task_for(rq, c.id));
-            let most = sources.max_by_key(|rq| {
-                let near = topology.cpu(rq.id).llc == topology.cpu(c.id).llc;
-                (near, rq.nr_running.get(), std::cmp::Reverse(rq.id))
-            });
-            most.map(|rq| (rq, i64::MAX))
-        } else {
-            self.fair_imbalance(c)
-        };
-        let failed = c.fair.failed.get();
-        let Some((src, imbalance)) = source else {
-            c.fair.failed.set(0);
+    /// `sched_balance_newidle()`: a CPU that has nothing to do takes a task that waits near it, or as many as another CPU
+    /// has found that it is to take.
+    ///
+    /// Model: it looks whenever a task waits anywhere, however short it is idle.
+    fn newidle_balance(&self, c: &Cpu) {
+        if let Some((src, nr_tasks)) = c.fair.wanted.take()
+            && self.fair_task_for(self.cpu(src), c.id)
+        {
+            let nr_tasks = nr_tasks.clamp(1, MIGRATE_MAX);
+            self.move_fair_tasks(c, self.cpu(src), nr_tasks, None);
             return;
-        };
+        }
+        // get_rd_overloaded()
+        if !self.cpus.iter().any(|rq| rq.nr_running.get() >= 2) {
+            return;
+        }
+        if let Some(src) = self.newidle_source(c) {
+            self.move_fair_tasks(c, src, 1, None);
+        }
+    }
+
+    /// Takes tasks from a CPU that has more to do.
+    fn busy_balance(&self, c: &Cpu) {
+        match self.fair_imbalance(c) {
+            Some((src, imbalance)) => self.move_fair_tasks(c, src, MIGRATE_MAX, Some(imbalance)),
+            None => c.fair.failed.set(0),
+        }
+    }
+
+    /// `detach_tasks()`: takes at most `nr_max` tasks, from the tail of the queue of `src`. A busy CPU takes so much weight
+    /// at most, of tasks that have not run just now.
+    fn move_fair_tasks(&self, c: &Cpu, src: &Cpu, nr_max: usize, imbalance: Option<i64>) {
+        let failed = c.fair.failed.get();
+        let idle = imbalance.is_none();
         self.rq_unlock(c, c);
         self.rq_lock(c, src);
-        // detach_tasks(): from the tail, what has not run just now, until enough is moved. A CPU that has just become idle
-        // takes one; one that another CPU's tick has woken for it takes what is to move.
-        let nr_max = match idle {
-            true => c.fair.wanted.take().clamp(1, MIGRATE_MAX),
-            false => MIGRATE_MAX,
-        };
-        let mut left = imbalance;
+        let mut left = imbalance.unwrap_or(i64::MAX);
         let mut found: Vec<&Task> = Vec::new();
         for &task in src.fair.queue.borrow().iter().rev() {
             let p = self.task(task);
@@ -610,15 +755,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Returns an idle CPU that may take a task that waits on `c`; one that shares its cache if there is one.
-    fn idle_cpu_for_waiting(&self, c: &Cpu) -> Option<&Cpu> {
-        let near = &self.llc_cpus[self.machine.topology.cpu(c.id).llc as usize];
-        let near = near.iter().map(|&cpu| self.cpu(cpu));
-        near.chain(&self.cpus).find(|rq| {
-            rq.is_online() && self.is_idle_for_fair(rq.id) && self.fair_task_for(c, rq.id)
-        })
-    }
-
     /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
     pub(crate) fn fair_balance_tick(&self, c: &Cpu) {
         if !self.has_fair.get() {
@@ -633,19 +769,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // A busy CPU looks every 16 times the number of CPUs in milliseconds.
         let interval_ns = self.cpus.len() as u64 * 16 * 1_000_000;
         let every = interval_ns.div_ceil(self.costs.tick_period_ns);
-        // nohz_balancer_kick(): a CPU without work takes a task that waits here.
-        if !c.fair.queue.borrow().is_empty()
-            && let Some(idle) = self.idle_cpu_for_waiting(c)
-        {
-            self.resched_curr(c, idle);
-        }
         let has_fair = c
             .curr
             .get()
             .is_some_and(|task| self.task(task).class.get() == Class::Fair);
         if has_fair && ticks.is_multiple_of(every) {
             self.rq_lock(c, c);
-            self.pull_fair_task(c, false);
+            self.busy_balance(c);
             self.rq_unlock(c, c);
         }
     }

@@ -28,6 +28,7 @@ use crate::state::cpu::{Cpu, Wait};
 use crate::state::domains::Domains;
 use crate::state::dsq::Dsqs;
 use crate::state::event_queue::{CpuEvent, Event, EventQueue, Timer};
+use crate::state::fair::IdleScan;
 use crate::state::idle::IdleMasks;
 use crate::state::life::Life;
 use crate::state::lock::Locks;
@@ -96,6 +97,8 @@ pub(crate) struct Kernel<P, R> {
     pub nr_nodes: u32,
     /// The CPUs of each last-level cache.
     pub llc_cpus: Vec<Vec<CpuId>>,
+    /// Of each last-level cache, how far a wakeup of the fair class looks for an idle CPU.
+    pub idle_scans: Vec<IdleScan>,
     pub domains: Domains,
     /// Before that no idle CPU looks for running tasks to take (`nohz.next_balance`).
     pub next_idle_balance: Cell<u64>,
@@ -142,6 +145,12 @@ pub(crate) struct Kernel<P, R> {
     /// Performance levels that the policy has asked for.
     pub cpuperf_requests: Cell<u64>,
     pub mutation: Option<Mutation>,
+}
+
+fn idle_scans(topology: &Topology) -> Vec<IdleScan> {
+    (0..topology.nr_llcs())
+        .map(|_| IdleScan::default())
+        .collect()
 }
 
 fn llc_cpus(topology: &Topology) -> Vec<Vec<CpuId>> {
@@ -240,6 +249,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             online: Online::new(nr_cpus),
             nr_nodes,
             llc_cpus: llc_cpus(&machine.topology),
+            idle_scans: idle_scans(&machine.topology),
             domains: Domains::new(&machine.topology),
             next_idle_balance: Cell::new(0),
             tasks: TaskTable::default(),

@@ -5,13 +5,15 @@ use std::cell::Cell;
 use schedlab_machine::Topology;
 use schedlab_trace::CpuId;
 
-/// Levels of domains: cores of a cache, caches of a node, nodes.
-pub(crate) const LEVELS: usize = 3;
+/// Levels of domains: threads of a core, cores of a cache, caches of a node, nodes.
+pub(crate) const LEVELS: usize = 4;
 
 /// `struct sched_group`.
 pub(crate) struct Group {
     pub cpus: Vec<CpuId>,
     pub nr_cores: i64,
+    /// A balance within it has left tasks waiting that may not run where there is room (`sgc->imbalance`).
+    pub is_imbalanced: Cell<bool>,
 }
 
 /// `struct sched_domain`, one for all CPUs of the span.
@@ -29,12 +31,27 @@ pub(crate) struct Domain {
     pub is_numa: bool,
 }
 
+/// The place of a CPU in a domain.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'d> {
+    pub level: usize,
+    pub domain: &'d Domain,
+    /// The number of the CPU's own group.
+    pub group: usize,
+}
+
+impl<'d> Place<'d> {
+    pub fn local(&self) -> &'d Group {
+        &self.domain.groups[self.group]
+    }
+}
+
 /// The domains that each CPU is in. One that would have a single group is left out, as in the kernel
 /// (`sd_parent_degenerate()`).
 pub(crate) struct Domains {
     pub domains: Vec<Domain>,
     /// Of each CPU and level: its domain and the place of its group there.
-    pub places: Vec<[Option<(u32, u32)>; LEVELS]>,
+    places: Vec<[Option<(u32, u32)>; LEVELS]>,
     /// Up to how many tasks of a node the others may have fewer (`imb_numa_nr`).
     pub numa_imbalance: i64,
 }
@@ -50,10 +67,12 @@ impl Domains {
         let has_smt = topology.nr_cores() < nr_cpus as u32;
         for level in 0..LEVELS {
             let keys = |cpu: CpuId| {
+                let number = cpu.0;
                 let cpu = topology.cpu(cpu);
                 match level {
-                    0 => (cpu.llc, cpu.core),
-                    1 => (cpu.node, cpu.llc),
+                    0 => (cpu.core, number),
+                    1 => (cpu.llc, cpu.core),
+                    2 => (cpu.node, cpu.llc),
                     _ => (0, cpu.node),
                 }
             };
@@ -78,16 +97,31 @@ impl Domains {
                 }
                 domains.domains.push(Domain {
                     nr_cpus: span.len() as u64,
-                    nice_tries: if level == 2 { 2 } else { 1 },
-                    has_smt_groups: level == 0 && groups.iter().any(|group| group.cpus.len() > 1),
-                    spreads: level > 0 || has_smt,
-                    shares_cache: level == 0,
-                    is_numa: level == 2,
+                    nice_tries: [0, 1, 1, 2][level],
+                    has_smt_groups: level == 1 && groups.iter().any(|group| group.cpus.len() > 1),
+                    spreads: level > 1 || level == 1 && has_smt,
+                    shares_cache: level < 2,
+                    is_numa: level == 3,
                     groups,
                 });
             }
         }
         domains
+    }
+}
+
+impl Domains {
+    /// The places of a CPU, the smallest domain first.
+    pub fn of(&self, cpu: CpuId) -> impl Iterator<Item = Place<'_>> {
+        let places = self.places[cpu.index()].iter().enumerate();
+        places.filter_map(|(level, place)| {
+            let (domain, group) = (*place)?;
+            Some(Place {
+                level,
+                domain: &self.domains[domain as usize],
+                group: group as usize,
+            })
+        })
     }
 }
 
@@ -100,6 +134,7 @@ impl Group {
         Group {
             cpus,
             nr_cores: cores.len() as i64,
+            is_imbalanced: Cell::new(false),
         }
     }
 }
@@ -136,10 +171,12 @@ mod tests {
             shapes.sort_unstable();
             shapes
         };
+        let cores = [(2, 2, false); 8];
         let caches = [(4, 2, true); 4];
         let nodes = [(8, 2, false); 2];
-        let expected: Vec<_> = caches
+        let expected: Vec<_> = cores
             .into_iter()
+            .chain(caches)
             .chain(nodes)
             .chain([(16, 2, false)])
             .collect();

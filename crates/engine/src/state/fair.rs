@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use schedlab_trace::{CpuId, TaskId};
 
 use crate::state::domains::Attempts;
-use crate::state::utilisation::Utilisation;
+use crate::state::utilisation::{Average, Utilisation};
 
 /// The capacity of a CPU for the class if no other class takes of it (`SCHED_CAPACITY_SCALE`).
 pub(crate) const CAPACITY: i64 = 1_024;
@@ -27,8 +27,20 @@ pub(crate) struct Entity {
     /// The stopper is to move it to an idle CPU.
     pub pushed: Cell<bool>,
     pub last_ran: Cell<u64>,
+    /// Where it ran before it woke up the last time (`recent_used_cpu`).
+    pub recent_cpu: Cell<Option<CpuId>>,
+    /// Its weight while it could run, 0 while it slept, averaged (`sched_avg::load_avg`), and whose load that is a part of.
+    pub load: Average,
+    pub loads: Cell<Option<CpuId>>,
     /// Where cores differ in capacity.
     pub utilisation: Utilisation,
+}
+
+/// How many CPUs of a last-level cache a wakeup looks at for an idle one (`sched_domain_shared::nr_idle_scan`), and until when.
+#[derive(Default)]
+pub(crate) struct IdleScan {
+    pub nr: Cell<usize>,
+    pub due: Cell<u64>,
 }
 
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -46,8 +58,14 @@ pub(crate) struct FairRq {
     pub failed: Cell<u32>,
     /// Of taking running tasks while it is idle.
     pub attempts: Attempts,
-    /// How many waiting tasks it takes at most when it looks next, if more than one (`lb_env::imbalance`).
-    pub wanted: Cell<usize>,
+    /// While it is idle, another CPU has found that it is to take as many waiting tasks from there (`lb_env::src_cpu`,
+    /// `imbalance`).
+    pub wanted: Cell<Option<(CpuId, usize)>>,
+    /// Whether a task of the class runs, and how much of the time one did of late, of [`CAPACITY`] (`util_avg`).
+    pub is_busy: Cell<bool>,
+    pub busy: Average,
+    /// The weight of its tasks of late; those that sleep fade (`load_avg`).
+    pub load: Average,
     /// Before that it takes no misfit.
     pub takes_next: Cell<u64>,
     /// How much of the CPU higher classes have taken of late, of [`CAPACITY`] (`avg_rt`), …
@@ -65,7 +83,10 @@ impl Default for FairRq {
             slice_end: Cell::new(NEVER),
             failed: Cell::new(0),
             attempts: Attempts::default(),
-            wanted: Cell::new(0),
+            wanted: Cell::new(None),
+            is_busy: Cell::new(false),
+            busy: Average::default(),
+            load: Average::default(),
             takes_next: Cell::new(0),
             stolen: Cell::new(0),
             stolen_at: Cell::new(0),

@@ -1,4 +1,5 @@
-//! The utilisation of a task: how much of the fastest core it takes (kernel/sched/pelt.c), for machines whose cores differ.
+//! Averages of the recent past, as the fair class keeps them (kernel/sched/pelt.c): of a task, how much of the fastest core it
+//! takes; of a CPU, how busy it is and how much weight it has.
 
 use std::cell::Cell;
 
@@ -27,43 +28,75 @@ fn decay(ns: u64) -> u64 {
     before - (before - after) * rest / PERIOD_NS
 }
 
-/// Utilisation of a task, of 1,024 for all of the fastest core (`sched_avg::util_avg`, `util_est`).
+/// An average that halves in 32 periods (`struct sched_avg`).
 #[derive(Default)]
-pub(crate) struct Utilisation {
+pub(crate) struct Average {
     /// Times 1,024, so that small steps are not lost.
-    average: Cell<u64>,
+    value: Cell<u64>,
     /// As of this instant.
     at: Cell<u64>,
-    /// Its value when the task last went to sleep, averaged downwards (`util_est`).
-    estimated: Cell<u64>,
 }
 
-/// A fraction of [`Utilisation::average`].
+/// A fraction of [`Average::value`].
 const UNIT: u64 = 1_024;
 
-impl Utilisation {
-    /// Up to `now` it `ran` on a core of that capacity, or did not run.
-    pub fn update(&self, now: u64, ran: Option<u32>) {
+impl Average {
+    /// Up to `now` the value was `level`, at most 2^20.
+    pub fn update(&self, now: u64, level: u64) {
         let since = self.at.get();
         if now <= since {
             return;
         }
         self.at.set(now);
         let left = decay(now - since);
-        let to = ran.map_or(0, u64::from) * UNIT;
-        let average = self.average.get() * left + to * ((1 << 32) - left);
-        self.average.set(average >> 32);
+        let average = self.value.get() * left + level * UNIT * ((1 << 32) - left);
+        self.value.set(average >> 32);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.value.get() / UNIT
+    }
+
+    /// Begins at `level`.
+    pub fn begin(&self, now: u64, level: u64) {
+        self.at.set(now);
+        self.value.set(level * UNIT);
+    }
+
+    /// The average becomes a part of another one, which is as of the same instant (`attach_entity_load_avg()`).
+    pub fn attach(&self, part: &Average) {
+        self.value.set(self.value.get() + part.value.get());
+    }
+
+    /// It is no longer a part of it (`detach_entity_load_avg()`).
+    pub fn detach(&self, part: &Average) {
+        self.value
+            .set(self.value.get().saturating_sub(part.value.get()));
+    }
+}
+
+/// Utilisation of a task, of 1,024 for all of the fastest core (`sched_avg::util_avg`, `util_est`).
+#[derive(Default)]
+pub(crate) struct Utilisation {
+    average: Average,
+    /// Its value when the task last went to sleep, averaged downwards, in fractions (`util_est`).
+    estimated: Cell<u64>,
+}
+
+impl Utilisation {
+    /// Up to `now` it `ran` on a core of that capacity, or did not run.
+    pub fn update(&self, now: u64, ran: Option<u32>) {
+        self.average.update(now, ran.map_or(0, u64::from));
     }
 
     /// `post_init_entity_util_avg()` of the first task of an idle CPU: half of its capacity.
     pub fn begin(&self, now: u64, capacity: u32) {
-        self.at.set(now);
-        self.average.set(u64::from(capacity) * UNIT / 2);
+        self.average.begin(now, u64::from(capacity) / 2);
     }
 
     /// `util_est_update()`.
     pub fn sleeps(&self) {
-        let now = self.average.get();
+        let now = self.average.value.get();
         let estimated = self.estimated.get();
         self.estimated.set(match estimated > now {
             true => estimated - (estimated - now) / 4,
@@ -73,8 +106,16 @@ impl Utilisation {
 
     /// `task_util_est()`.
     pub fn estimate(&self) -> u64 {
-        self.average.get().max(self.estimated.get()) / UNIT
+        self.average.value.get().max(self.estimated.get()) / UNIT
     }
+}
+
+/// How many CPUs of a cache a wakeup looks at for an idle one, by the cache's utilisation: the busier, the fewer
+/// (`update_idle_cpu_scan()`). `sum`: of the utilisations of its `nr_cpus`.
+pub(crate) fn nr_idle_scan(sum: u64, nr_cpus: u64, imbalance_pct: u64) -> u64 {
+    let mean = sum / nr_cpus;
+    let busy = mean * mean * imbalance_pct * imbalance_pct / (10_000 * 1_024);
+    (1_024 - busy.min(1_024)) * nr_cpus / 1_024
 }
 
 /// `fits_capacity()`: with a fifth to spare.
@@ -143,6 +184,15 @@ mod tests {
         // Smaller from now on: a quarter of the difference each time.
         task.sleeps();
         assert!(task.estimate().abs_diff(kept * 3 / 4) <= 1);
+    }
+
+    /// A cache of 16 CPUs: idle, half busy (512² × 1.3689 / 1,024 = 350), and from 85 % on, where no CPU is looked at.
+    #[test]
+    fn a_busy_cache_is_hardly_searched() {
+        assert_eq!(nr_idle_scan(0, 16, 117), 16);
+        assert_eq!(nr_idle_scan(16 * 512, 16, 117), (1_024 - 350) * 16 / 1_024);
+        assert_eq!(nr_idle_scan(16 * 860, 16, 117), 0);
+        assert_eq!(nr_idle_scan(16 * 876, 16, 117), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuSet, Duration, Event, MigrationReach};
-use schedlab_workload::{Action, SchedClass, Start, TaskSpec};
+use schedlab_workload::{Action, ObjectId, ObjectSpec, SchedClass, Start, TaskSpec};
 
 use crate::testing::*;
 use crate::{NormalClass, Scenario};
@@ -250,4 +250,144 @@ fn a_busy_cpu_takes_several_tasks_at_once() {
     // Within one balance, without a tick between them.
     let close = times.windows(3).any(|three| three[2] - three[0] < 500_000);
     assert!(close, "{times:?}");
+}
+
+/// Where each task was moved, and when.
+fn moves(checked: &Checked) -> Vec<(u64, u32, u32, MigrationReach)> {
+    let events = checked.events.iter();
+    let moves = events.filter_map(|&(at, _, event)| match event {
+        Event::Migrate {
+            task, to, reach, ..
+        } => Some((at, task.0, to.0, reach)),
+        _ => None,
+    });
+    moves.collect()
+}
+
+/// A task that computes 1 ms on CPU 0, may run on `cpus` from then on, and computes 100 ms.
+fn widens(cpus: &'static str) -> TaskSpec {
+    let spec = task("widens", move |n, _| {
+        Some(match n {
+            0 => Action::Compute(Duration::from_ms(1)),
+            1 => Action::SetAffinity(cpus.parse().unwrap()),
+            2 => Action::Compute(Duration::from_ms(100)),
+            _ => return None,
+        })
+    });
+    on_cpus(spec, "0")
+}
+
+/// A CPU of the other cache becomes idle every 0.1 ms, but that cache has no more idle CPUs than the one where a task waits
+/// and as many tasks but one: a neighbour takes it, when it looks.
+#[test]
+fn a_waiting_task_stays_in_a_cache_with_idle_cpus() {
+    let often_idle = on_cpus(periodic("often idle", 50, 50, 1_000), "4");
+    let on_5 = on_cpus(hog("on 5", 300), "5");
+    let tasks = vec![widens("0-7"), widens("0-7"), often_idle, on_5];
+    let checked = fair(machine_of(2, 4, 1), Start::Together, tasks);
+    let moves = moves(&checked);
+    let [(at, _, _, reach)] = moves[..] else {
+        panic!("{moves:?}");
+    };
+    assert_eq!(reach, MigrationReach::Llc);
+    // A tick, and the four CPUs of the cache look every 4 ms.
+    assert!(at < 10_000_000, "{at}");
+}
+
+/// The neighbours of the CPU where it waits have room, but it must not run there: the other cache, which has no more
+/// room, takes it.
+#[test]
+fn a_task_that_may_not_run_nearby_goes_to_another_cache() {
+    let tasks = vec![
+        widens("0,4"),
+        on_cpus(hog("on 0", 300), "0"),
+        on_cpus(hog("on 5", 300), "5"),
+    ];
+    let checked = fair(machine_of(2, 4, 1), Start::Together, tasks);
+    let moves = moves(&checked);
+    let [(at, 0, 4, MigrationReach::Node)] = moves[..] else {
+        panic!("{moves:?}");
+    };
+    // The four CPUs of a cache look every 4 ms, the eight of the node every 8 ms, and half as often after they found nothing.
+    assert!(at < 50_000_000, "{at}");
+}
+
+/// Where a task is woken that slept on CPU 0 and may run on all four CPUs of the cache, 200 ms after hogs began on the first
+/// ones.
+fn wakes_beside_hogs(nr_hogs: u32) -> u32 {
+    let sleeper = task("sleeper", |n, _| {
+        Some(match n {
+            0 => Action::Sleep(Duration::from_ms(200)),
+            1 => Action::SetAffinity(CpuSet::all(4)),
+            2 => Action::Sleep(Duration::from_ms(1)),
+            3 => Action::Compute(Duration::from_us(10)),
+            _ => return None,
+        })
+    });
+    let bound = (0..nr_hogs).map(|cpu| on_cpus(hog("bound", 400), &cpu.to_string()));
+    let tasks = bound.chain([on_cpus(sleeper, "0")]).collect();
+    let checked = fair(machine_of(1, 4, 1), Start::Together, tasks);
+    let mut wakeups = checked
+        .events
+        .iter()
+        .filter_map(|&(_, _, event)| match event {
+            Event::Wakeup { task, to, .. } if task.0 == nr_hogs => Some(to.0),
+            _ => None,
+        });
+    wakeups.next_back().expect("it wakes up")
+}
+
+/// `SIS_UTIL`: with one hog, a quarter of the cache is busy (256² × 1.3689 / 1,024 = 87 of 1,024), and a wakeup looks at three
+/// CPUs; with three hogs at none, and the task stays where it slept, though CPU 3 is idle.
+#[test]
+fn a_wakeup_in_a_busy_cache_looks_for_no_idle_cpu() {
+    assert_eq!(wakes_beside_hogs(1), 1);
+    assert_eq!(wakes_beside_hogs(3), 0);
+}
+
+/// `wake_affine_weight()`: a task whose cache is busy goes to the waker's, which has hardly any load. Where two
+/// hogs are beside the waker, it stays.
+#[test]
+fn a_wakeup_goes_where_less_load_is() {
+    for (hogs, expected) in [(&[0, 1][..], 3), (&[0, 1, 2, 2], 0)] {
+        let pipe = ObjectId(0);
+        let woken = task("woken", move |n, _| {
+            Some(match n {
+                // Until its load is small.
+                0..60 if n % 2 == 0 => Action::Compute(Duration::from_us(10)),
+                0..60 => Action::Sleep(Duration::from_ms(10)),
+                60 => Action::SetAffinity("0,2,3".parse().unwrap()),
+                61 => Action::Read {
+                    from: pipe,
+                    limit: 1,
+                },
+                62 => Action::Compute(Duration::from_us(10)),
+                _ => return None,
+            })
+        });
+        let waker = task("waker", move |n, _| {
+            Some(match n {
+                1_400 => Action::Write { to: pipe, bytes: 1 },
+                n if n > 1_400 => return None,
+                n if n % 2 == 0 => Action::Compute(Duration::from_us(10)),
+                _ => Action::Sleep(Duration::from_us(990)),
+            })
+        });
+        let mut tasks = vec![on_cpus(woken, "0"), on_cpus(waker, "2")];
+        let hog_on = |cpu: &u32| on_cpus(hog("bound", 2_000), &cpu.to_string());
+        tasks.extend(hogs.iter().map(hog_on));
+        let mut workload = workload(vec![ObjectSpec::Pipe { capacity: 64 }], tasks);
+        workload.start = Start::Together;
+        let mut scenario = Scenario::new(machine_of(2, 2, 1), workload, 1);
+        scenario.normal_class = NormalClass::Fair;
+        let checked = run_checked(scenario, Stub::minimal());
+        let mut wakeups = checked
+            .events
+            .iter()
+            .filter_map(|&(_, _, event)| match event {
+                Event::Wakeup { task, to, .. } if task.0 == 0 => Some(to.0),
+                _ => None,
+            });
+        assert_eq!(wakeups.next_back(), Some(expected), "{hogs:?}");
+    }
 }
