@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schedlab_machine::{Machine, Timers};
 use schedlab_report::{Exit, RunResult};
 use schedlab_sim::{Scheduler, SimSpec};
 
@@ -16,18 +17,23 @@ fn run(name: &str, tasks: &str, seconds: u32, scheduler: &str, spec: &SimSpec) -
 
 /// The same of a run that may fail.
 fn end(name: &str, tasks: &str, seconds: u32, scheduler: &str, spec: &SimSpec) -> RunResult {
+    let spec = SimSpec {
+        workload: file(name, tasks, seconds),
+        scheduler: Scheduler::parse(scheduler),
+        ..spec.clone()
+    };
+    schedlab_sim::run(&spec, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Writes an rt-app file.
+fn file(name: &str, tasks: &str, seconds: u32) -> String {
     let path: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.json"));
     let text = format!(r#"{{"tasks": {{{tasks}}}, "global": {{"duration": {seconds}}}}}"#);
     // Tests of one file beside each other find a whole one.
     if std::fs::read_to_string(&path).ok().as_deref() != Some(&text) {
         std::fs::write(&path, text).expect("a temporary file");
     }
-    let spec = SimSpec {
-        workload: path.to_string_lossy().into_owned(),
-        scheduler: Scheduler::parse(scheduler),
-        ..spec.clone()
-    };
-    schedlab_sim::run(&spec, None).unwrap_or_else(|error| panic!("{error}"))
+    path.to_string_lossy().into_owned()
 }
 
 fn on(machine: &str, cpus: usize) -> SimSpec {
@@ -138,6 +144,32 @@ fn a_herd_that_looks_interactive_starves_hogs_under_o1() {
     ] {
         is_within(wait(scheduler), low, high, scheduler);
     }
+}
+
+/// How long the hogs wait depends on how long the herd sleeps. Linux 2.4's timers make 20 to 30 ms of 20; timers of their own,
+/// which Linux had from 2.6.16 on, 20 ms.
+#[test]
+fn timers_of_jiffies_make_a_herd_look_more_interactive_to_o1() {
+    let seconds = |timers: Timers| {
+        let mut machine = Machine::builtin("uniprocessor").expect("a built-in profile");
+        machine.timers = timers;
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("herd-{timers:?}.toml"));
+        std::fs::write(&path, machine.to_toml()).expect("a temporary file");
+        let spec = SimSpec {
+            workload: format!("{}:start=together", file("timed-herd", HERD, 40)),
+            scheduler: Scheduler::parse("o1"),
+            ..on(&path.to_string_lossy(), 1)
+        };
+        let result = schedlab_sim::run(&spec, None).unwrap_or_else(|error| panic!("{error}"));
+        longest_wait_ms(&result) / 1e3
+    };
+    is_within(
+        seconds(Timers::HighResolution),
+        4.0,
+        8.0,
+        "s, timers of their own",
+    );
+    is_within(seconds(Timers::Jiffies), 20.0, 30.0, "s, jiffies");
 }
 
 /// Under ULE batch threads have the gaps that interactive ones leave. A fork charges the parent a tick, and the child inherits
