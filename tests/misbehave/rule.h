@@ -45,7 +45,9 @@ u32 rule_nr_races;
 } while (0)
 
 /* A task that ends (include/linux/sched.h). It goes past ops.enqueue() unless SCX_OPS_ENQ_EXITING is set. */
+#ifndef PF_EXITING
 #define PF_EXITING 0x4
+#endif
 
 /* Whether it is a task of the workload `half`, whose tasks may run on CPUs 1 and 2 alone. */
 static inline bool rule_is_half(const struct task_struct *p)
