@@ -25,6 +25,17 @@ const volatile bool lab_keeps_place;
 #define lab_keeps_place	false
 #endif
 
+/* Wakes an idle CPU that may run the task, for what waits in a queue of all CPUs. */
+static __always_inline __maybe_unused bool lab_kick_idle(struct task_struct *p)
+{
+	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+	if (cpu < 0)
+		return false;
+	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return true;
+}
+
 /* LAB_CPU_RELEASE(prefix) - defines PREFIX_cpu_release. */
 #define LAB_CPU_RELEASE(prefix)						\
 void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
@@ -34,13 +45,24 @@ void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
 		scx_bpf_reenqueue_local();				\
 }
 
-/* Wakes an idle CPU that may run the task, for what waits in a queue of all CPUs. */
-static __always_inline __maybe_unused void lab_kick_idle(struct task_struct *p)
-{
-	s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+/*
+ * LAB_CPU_RELEASE_OF(prefix, dsq) - the same for a policy whose tasks wait in one queue
+ * of all CPUs. A task that loses its CPU when its slice is over comes to that queue
+ * without SCX_ENQ_REENQ, and idle CPUs have no reason to look there: one is woken.
+ */
+#define LAB_CPU_RELEASE_OF(prefix, dsq)					\
+void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
+		    struct scx_cpu_release_args *args)			\
+{									\
+	struct task_struct *p;						\
+									\
+	if (lab_keeps_place)						\
+		return;							\
+	scx_bpf_reenqueue_local();					\
+	bpf_for_each(scx_dsq, p, dsq, 0) {				\
+		if (lab_kick_idle(p))					\
+			break;						\
+	}								\
 }
 
 #ifdef LAB_LAB_BPF_H
