@@ -134,7 +134,8 @@ struct feature_task {
 	bool queued;		/* in the structure of its home, as a running thread is not */
 	bool kept;		/* it lost its CPU before its slice ended */
 	bool yielded;
-	bool pad[5];
+	bool moved;		/* by a balance, and not chosen since */
+	bool pad[4];
 };
 
 LAB_TASKS(struct feature_task);
@@ -452,8 +453,21 @@ __noinline u64 feature_elect(rq_t *rq __arg_arena, task_t *prev __arg_arena)
 	return prev && prev->queued ? (u64)prev : 0;
 }
 
-/* Address of the thread that a balance moves: the last in order that may go; 0 = none. */
-__noinline u64 feature_movable(rq_t *from __arg_arena, lab_rq_t *to __arg_arena)
+/*
+ * Whether a balance may move the thread. One that was moved waits for its turn where it is,
+ * unless @to has nothing else to do: between CPUs that are always busy it would be moved on
+ * and on before a CPU chooses it.
+ */
+static __always_inline bool feature_may_move(task_t *t, lab_rq_t *to, bool anyway)
+{
+	return rq_may_pull(&t->q, to) && (anyway || !t->moved || !to->nr);
+}
+
+/*
+ * Address of the thread that a balance moves: the last in order that may go; 0 = none.
+ * @anyway: its CPU is taken, it has no turn there.
+ */
+__noinline u64 feature_movable(rq_t *from __arg_arena, lab_rq_t *to __arg_arena, bool anyway)
 {
 	lab_rb_node_t *node;
 	lab_node_t *pos;
@@ -463,14 +477,14 @@ __noinline u64 feature_movable(rq_t *from __arg_arena, lab_rq_t *to __arg_arena)
 	if (election == ELECTION_RBTREE) {
 		for (node = lab_rb_last(&from->tree); node && can_loop; node = lab_rb_prev(node)) {
 			t = lab_entry(node, struct feature_task, tree);
-			if (rq_may_pull(&t->q, to))
+			if (feature_may_move(t, to, anyway))
 				return (u64)t;
 		}
 		return 0;
 	}
 	for (pos = from->list.head.prev; pos != &from->list.head && can_loop; pos = pos->prev) {
 		t = lab_entry(pos, struct feature_task, lab.node);
-		if (rq_may_pull(&t->q, to))
+		if (feature_may_move(t, to, anyway))
 			return (u64)t;
 	}
 	return 0;
@@ -510,10 +524,11 @@ static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
 	task_t *t;
 
 	lab_use_arena();
-	t = (task_t *)feature_movable((rq_t *)from, to);
+	t = (task_t *)feature_movable((rq_t *)from, to, true);
 	if (!t)
 		return false;
 	rq_pull(from, to, &t->q);
+	t->moved = true;
 	return true;
 }
 
@@ -529,10 +544,11 @@ __noinline bool feature_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
 	own = feature_load(to);
 	if (!feature_imbalanced(theirs, own))
 		return false;
-	t = (task_t *)feature_movable(from, &to->q);
+	t = (task_t *)feature_movable(from, &to->q, false);
 	if (!t)
 		return false;
 	rq_pull(&from->q, &to->q, &t->q);
+	t->moved = true;
 	return true;
 }
 
@@ -853,6 +869,7 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 		else if (!next->turn_ns)
 			feature_begin_turn(rq, next);
 		feature_take(rq, next);
+		next->moved = false;
 		next->yielded = false;
 		lab_write(rq->clock, feature_later(rq->clock, next->runtime));
 	}

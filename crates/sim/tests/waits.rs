@@ -86,15 +86,13 @@ fn who_computed_alone_waits_for_turns() {
 }
 
 /// Quanta differ by nice level, and a CPU whose task has the shortest one recalculates first. Those that wait on the
-/// other CPUs, beside tasks that get ticks each time, have their turns all the same. Under some points of the feature
-/// tree they do not (docs/schedulers/feature.md).
+/// other CPUs, beside tasks that get ticks each time, have their turns all the same.
 #[test]
 fn short_quanta_on_one_cpu_starve_nobody_on_another() {
     let workload = "cpu:tasks=5,duration=2,nice=0/5/-5 + hackbench:groups=1,fds=2,loops=5";
-    for policy in schedlab_policies::builtin().iter() {
-        let result = run(&spec(Path::new(workload), policy.name, 4));
-        let wait = longest_wait(&result);
-        assert!(wait < 400.0, "{}: a wait of {wait} ms", policy.name);
+    for scheduler in schedulers() {
+        let wait = longest_wait(&run(&spec(Path::new(workload), &scheduler, 4)));
+        assert!(wait < 400.0, "{scheduler}: a wait of {wait} ms");
     }
 }
 
@@ -158,13 +156,6 @@ fn what_a_real_time_hog_displaces_goes_elsewhere() {
         let workload = file(&format!("realtime-displaces-{hogs}.json"), &text(hogs));
         for kernel in ["7.2", "6.18"] {
             for scheduler in schedulers() {
-                // With a thread more than CPUs this balancer moves the one that waits on and on, whatever
-                // displaced it.
-                let passes_on =
-                    scheduler.starts_with("feature") && !scheduler.contains("periodic=never");
-                if hogs == 4 && passes_on {
-                    continue;
-                }
                 // It leaves forked tasks on their parent's CPU: two hogs take turns there from the start.
                 if scheduler == "mq-local" {
                     continue;
@@ -176,6 +167,38 @@ fn what_a_real_time_hog_displaces_goes_elsewhere() {
                 let wait = longest_wait(&run(&spec));
                 assert!(wait <= bound, "{kernel}, {scheduler}, {hogs}: {wait} ms");
             }
+        }
+    }
+}
+
+/// Whenever within its slice, and between a slice's end and the tick, a real-time hog takes the CPU of a task: that goes to
+/// the other CPU, which is idle.
+#[test]
+fn a_real_time_hog_may_come_at_any_time() {
+    for scheduler in schedulers() {
+        for delay_us in (1_199_000..1_250_000).step_by(1_700) {
+            let text = format!(
+                r#"{{ "tasks": {{
+                "hog": {{ "run": -1 }},
+                "rt": {{ "policy": "SCHED_FIFO", "priority": 51, "delay": {delay_us}, "run": -1, "cpus": [1] }} }},
+                "global": {{ "duration": 2 }} }}"#
+            );
+            let workload = file(&format!("realtime-at-{delay_us}.json"), &text);
+            let wait = longest_wait(&run(&spec(&workload, &scheduler, 2)));
+            assert!(wait < 9.0, "{scheduler}, {delay_us} us: {wait} ms");
+        }
+    }
+}
+
+/// One hog more than CPUs: each waits for turns, however a balance moves them.
+#[test]
+fn a_hog_more_than_cpus_starves_nobody() {
+    for cpus in [2, 4] {
+        let workload = format!("cpu:tasks={},duration=6s", cpus + 1);
+        let more = ["feature:metric=nr_run,election=fifo,imbalance=differs,placement=all"];
+        for scheduler in schedulers().into_iter().chain(more.map(str::to_owned)) {
+            let wait = longest_wait(&run(&spec(Path::new(&workload), &scheduler, cpus)));
+            assert!(wait < 1_000.0, "{scheduler} on {cpus} CPUs: {wait} ms");
         }
     }
 }
