@@ -290,12 +290,31 @@ static __always_inline bool dl_cpu_idle(s32 cpu)
 	return c->online && !lab_read(c->curr) && !lab_cpu_taken(cpu);
 }
 
-/* An allowed idle CPU, the closest to the one it last ran on; -1: none. */
+/* Whether nothing runs on the other threads of the core of a CPU. */
+static __noinline bool dl_siblings_idle(s32 cpu)
+{
+	lab_place_t *place;
+	u32 i;
+
+	lab_use_arena();
+	place = lab_place_of(cpu);
+	bpf_for(i, place->begin[LAB_LEVEL_CORE], place->end[LAB_LEVEL_CORE]) {
+		if (i != place->at && !dl_cpu_idle(lab_cpu_at(i)))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * An allowed idle CPU: the one that the task last ran on, else the closest one. Within a
+ * node one whose core is idle comes before one that shares its core with a busy thread,
+ * and so beyond the node (siblings_idle() in best_mask_cpu() of BFS). -1: none.
+ */
 static __noinline s32 dl_idle_cpu(dl_task_t *t)
 {
 	u32 level, i, but, until, begin, end;
+	s32 last, cpu, shared = -1;
 	lab_place_t *place;
-	s32 last, cpu;
 
 	lab_use_arena();
 	last = lab_glance(t->lab.cpu);
@@ -305,19 +324,25 @@ static __noinline s32 dl_idle_cpu(dl_task_t *t)
 	but = place->at;
 	until = but + 1;
 	bpf_for(level, 0, LAB_NR_LEVELS) {
+		if (level == LAB_LEVEL_MACHINE && shared >= 0)
+			break;
 		begin = place->begin[level & (LAB_NR_LEVELS - 1)];
 		end = place->end[level & (LAB_NR_LEVELS - 1)];
 		bpf_for(i, begin, end) {
 			if (i >= but && i < until)
 				continue;
 			cpu = lab_cpu_at(i);
-			if (lab_allowed(&t->lab, cpu) && dl_cpu_idle(cpu))
+			if (!lab_allowed(&t->lab, cpu) || !dl_cpu_idle(cpu))
+				continue;
+			if (dl_siblings_idle(cpu))
 				return cpu;
+			if (shared < 0)
+				shared = cpu;
 		}
 		but = begin;
 		until = end;
 	}
-	return -1;
+	return shared;
 }
 
 /* The allowed CPU whose task has the worst level, then the latest deadline, if @t beats it; -1: none. */
