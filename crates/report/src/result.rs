@@ -44,6 +44,9 @@ pub struct RunResult {
     /// The text that a policy of a simulation printed by `bpf_printk()`; of many lines the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub printed: Vec<String>,
+    /// What the checkers found before the run ended otherwise than done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub violations: Option<String>,
     /// Why the policy was ejected, in one sentence (`schedlab explain` says more).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<String>,
@@ -152,6 +155,7 @@ mod tests {
             message: Some("why".into()),
             exit_code: Some(-1),
             printed: vec!["a line".into()],
+            violations: Some("1 in all: a race".into()),
             explanation: Some("because".into()),
             dump: "CPU states".into(),
             replay: "schedlab sim".into(),

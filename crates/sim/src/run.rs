@@ -97,7 +97,7 @@ impl Prepared {
         };
         self.passed.end();
         metrics.ended(end.end);
-        (result.exit, result.message) = verdict(&end, time_limit, checkers);
+        verdict(&mut result, &end, time_limit, checkers);
         result.exit_code = Some(end.exit.code).filter(|code| *code != 0);
         result.printed = std::mem::take(&mut end.printed);
         result.dump = std::mem::take(&mut end.dump);
@@ -230,28 +230,29 @@ fn stall_bound(machine: &Machine, policy: &Loaded) -> Duration {
 /// The number of data races that are printed; further ones have the same causes, as a rule.
 const RACES_SHOWN: usize = 3;
 
-/// How a run ended, and what the checkers say of it.
+/// Puts into the result how the run ended, and what the checkers say of it.
 fn verdict(
+    result: &mut RunResult,
     end: &Ended,
     time_limit: Option<Duration>,
     checkers: Option<Checkers>,
-) -> (Exit, Option<String>) {
-    let (exit, message) = exit(end, time_limit);
-    // Of a run that ended otherwise the end itself is the news; a stall, for one, is a violation too.
-    if exit != Exit::Done {
-        return (exit, message);
-    }
-    let violations = checkers.map(Checkers::finish);
+) {
+    (result.exit, result.message) = exit(end, time_limit);
+    // A stall is a violation, too, and the end itself says it.
+    let is_stall = result.exit == Exit::ErrorStall;
+    let violations = checkers.filter(|_| !is_stall).map(Checkers::finish);
     let events = violations.as_ref().map_or(0, |found| found.count());
     let first = violations.iter().flat_map(|found| found.first());
     let races = end.races.iter().take(RACES_SHOWN).cloned();
     let shown: Vec<String> = first.map(ToString::to_string).chain(races).collect();
-    match events + end.races.len() as u64 {
-        0 => (exit, message),
-        all => {
-            let text = format!("{all} in all: {}", shown.join("; "));
-            (Exit::Violation, Some(text))
-        }
+    let all = events + end.races.len() as u64;
+    if all == 0 {
+        return;
+    }
+    let text = format!("{all} in all: {}", shown.join("; "));
+    match result.exit {
+        Exit::Done => (result.exit, result.message) = (Exit::Violation, Some(text)),
+        _ => result.violations = Some(text),
     }
 }
 

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use schedlab_abi::{KernelVersion, NativePolicy, Object, Watch};
 use schedlab_engine::{ExitKind, Scenario};
 use schedlab_policies::compile::{audit_compiler, compile_audited};
-use schedlab_trace::Scheduler;
+use schedlab_report::Exit;
+use schedlab_sim::SimSpec;
+use schedlab_trace::{Duration, Scheduler};
 use schedlab_workload::Workload;
 use support::rules::repository;
 use virtual_kernel::{Bytes, machine};
@@ -573,4 +575,31 @@ fn the_checker_changes_nothing_and_finds_the_same_again() {
         Bytes::default(),
     );
     assert_eq!(events.0, without.recorder.0);
+}
+
+/// A run that ends by its limit of time has not hidden a race before.
+#[test]
+fn races_are_told_however_the_run_ends() {
+    let Some(_) = clang() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("unlocked.bpf.c");
+    std::fs::write(
+        &path,
+        source(&[("PUT", "if (true)"), ("TAKE", "if (true)")]),
+    )
+    .unwrap();
+    let spec = SimSpec {
+        cpus: Some(4),
+        check: true,
+        time_limit: Duration::from_ms(20),
+        ..SimSpec::new(
+            "chat:rooms=2,users=5,messages=10000,start=together",
+            Scheduler::parse(path.to_str().unwrap()),
+            "laptop",
+        )
+    };
+    let result = schedlab_sim::run(&spec, None).unwrap();
+    assert_eq!(result.exit, Exit::TimeLimit, "{:?}", result.message);
+    let found = result.violations.expect("a race");
+    assert!(found.contains("queue.list"), "{found}");
 }

@@ -495,6 +495,9 @@ fn failures(group: &[&RunResult], width: usize) -> String {
             if let Some(why) = &run.explanation {
                 fill(&mut text, "  why: ", why, 2, width);
             }
+            if let Some(found) = &run.violations {
+                fill(&mut text, "  before that, violations: ", found, 2, width);
+            }
             // Whole, so that it can be copied.
             let _ = writeln!(text, "  replay: {}", run.replay);
         } else if let Some(note) = &run.message {

@@ -702,3 +702,17 @@ fn who_measures_latency_sees_wakeups_first() {
     };
     assert!(first(&asks) && !first(&plain));
 }
+
+/// Violations before another end are told below it.
+#[test]
+fn violations_stand_below_the_end_of_the_run() {
+    let mut stalled = run("a", 2, 1, 0.0);
+    stalled.exit = Exit::ErrorStall;
+    stalled.message = Some("a stall".into());
+    stalled.violations = Some("2 in all: a race; another one".into());
+    stalled.replay = "schedlab sim".into();
+    let text = failures(&[&stalled], WIDTH);
+    let expected = "! a on 2 CPUs, seed 1: error_stall: a stall\n  \
+        before that, violations: 2 in all: a race; another one\n  replay: schedlab sim\n";
+    assert_eq!(text, expected);
+}
