@@ -4,14 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use schedlab_abi::{KernelVersion, Object, Recorder, kconfig};
-use schedlab_loader::{Facts, Order, RecordError, record};
+use schedlab_abi::{KernelVersion, Object, ObjectErrors, Recorder, kconfig};
+use schedlab_loader::{Facts, Order, Patience, Record, RecordError, record};
 use schedlab_machine::Machine;
 
+use crate::compile::{self, Diagnostics};
 use crate::{Selection, objects};
 
-/// A loader that does nothing for so long is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A loader that is at work uses a CPU or asks for something. One that polls does so for ever.
+const PATIENCE: Patience = Patience {
+    idle: Duration::from_secs(30),
+    whole: Duration::from_mins(10),
+};
 
 /// Why a loader leads to no scheduler.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +33,12 @@ pub enum ExecError {
     /// The virtual kernel cannot have what it loads.
     #[error("exec:{command}: {reason}")]
     Object { command: String, reason: String },
+    /// There is no place for the virtual kernel's files.
+    #[error("exec:{command}: {reason}")]
+    Place {
+        command: String,
+        reason: Diagnostics,
+    },
 }
 
 /// Runs a loader on a machine until it has attached its scheduler, and makes an object of what it has loaded.
@@ -59,14 +69,25 @@ pub fn select(
         config: &config,
         types: types.of(version),
     };
+    let place = compile::private_folder().map_err(|reason| ExecError::Place {
+        command: of_command(),
+        reason,
+    })?;
     let order = Order {
         program: program.into(),
         arguments: arguments.iter().map(Into::into).collect(),
         folder: std::env::current_dir().unwrap_or_default(),
+        files: place.path().to_owned(),
         patience: PATIENCE,
+        is_ending: compile::is_ending,
     };
     let mut recorder = Recorder::new(&name, types, machine, version);
-    let transcript = record(&order, &facts, &mut recorder).map_err(|reason| ExecError::Record {
+    let recorded = record(&order, &facts, &mut recorder);
+    drop(place);
+    let Record {
+        transcript,
+        notes: seen,
+    } = recorded.map_err(|reason| ExecError::Record {
         command: of_command(),
         reason,
     })?;
@@ -74,10 +95,11 @@ pub fn select(
     let object = Object::from_transcript(&name, &transcript, types);
     let object = object.map_err(|errors| ExecError::Object {
         command: of_command(),
-        reason: errors.to_string().replace(&format!("{name}: "), ""),
+        reason: told(&name, &errors),
     })?;
-    let mut sum = crc32fast::Hasher::new();
-    std::hash::Hash::hash(&transcript, &mut sum);
+    let sum = crc32fast::hash(
+        &postcard::to_stdvec(&transcript).expect("it is made of numbers and bytes"),
+    );
     // The loader has run what it needs of `SEC("syscall")`.
     let left_out = object
         .left_out()
@@ -86,6 +108,7 @@ pub fn select(
     let mut notes: Vec<String> = left_out
         .map(|it| objects::left_out(it, Path::new(program)))
         .collect();
+    notes.extend(seen.iter().map(|note| format!("{name}: {note}")));
     notes.push(format!(
         "{name}: its loader is ended where it has attached the scheduler: what it does later is not simulated"
     ));
@@ -94,6 +117,16 @@ pub fn select(
         object,
         settings,
         warnings: Arc::from(notes),
-        sum: Some(sum.finalize()),
+        sum: Some(sum),
     })
+}
+
+/// The errors of an object; the command says which one it is.
+fn told(name: &str, errors: &ObjectErrors) -> String {
+    let own = format!("{name}: ");
+    let lines = errors.0.iter().map(|error| {
+        let text = error.to_string();
+        text.strip_prefix(&own).unwrap_or(&text).to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -145,7 +145,7 @@ impl Inputs {
                 what: "--audit needs a source",
             });
         }
-        let key = format!("{command} {} {:?} {version:?}", spec.machine, spec.cpus);
+        let key = format!("{command} {machine:?} {version:?}");
         if let Some(known) = self.loaders.get(&key) {
             return Ok(known.clone());
         }
