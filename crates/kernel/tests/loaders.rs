@@ -54,12 +54,102 @@ fn what_a_loader_sets_fills_and_runs_is_part_of_the_run() {
     assert!(message.contains(expected), "{message}");
     // Each run has its own objects of the kernel, and the same bytes.
     let again = attempt("loaded", work).unwrap();
-    let json = |result: &RunResult| {
-        let mut text = Vec::new();
-        export::json::write(std::slice::from_ref(result), &mut text).unwrap();
-        text
-    };
     assert_eq!(json(&result), json(&again));
+}
+
+fn json(result: &RunResult) -> Vec<u8> {
+    let mut text = Vec::new();
+    export::json::write(std::slice::from_ref(result), &mut text).unwrap();
+    text
+}
+
+/// Runs with transcripts in a folder; answers with the result's bytes, and whether the loader did not run.
+fn keeping(spec: &SimSpec, folder: Option<&Path>) -> (Vec<u8>, bool) {
+    let mut inputs = Inputs::keeping(folder.map(Path::to_owned));
+    let prepared = inputs.read(spec).unwrap();
+    let notes = prepared.check().unwrap();
+    let mut bytes = json(&prepared.run(None).unwrap());
+    bytes.extend(notes.join("\n").bytes());
+    bytes.extend(format!("{:?}", prepared.files()).bytes());
+    (bytes, inputs.nr_kept() == 1)
+}
+
+#[test]
+fn a_transcript_is_kept_as_long_as_everything_is_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let scheduler = folder.path().join("scheduler");
+    std::fs::copy(object("loaded"), &scheduler).unwrap();
+    let work = "set chosen 7 put filled 3 77 run prepare 1 run prepare 0";
+    let spec = of_file(&scheduler, work);
+    let (expected, _) = keeping(&spec, None);
+    assert_eq!(keeping(&spec, Some(&kept)), (expected.clone(), false));
+    assert_eq!(keeping(&spec, Some(&kept)), (expected.clone(), true));
+    // Other arguments, another machine, another kernel.
+    let others = [
+        of_file(&scheduler, &format!("{work} run prepare 0")),
+        SimSpec {
+            cpus: Some(3),
+            ..spec.clone()
+        },
+        SimSpec {
+            kernel: "6.18".to_owned(),
+            ..spec.clone()
+        },
+    ];
+    for other in others {
+        let (bytes, _) = keeping(&other, None);
+        assert_eq!(keeping(&other, Some(&kept)), (bytes, false));
+    }
+    assert_eq!(keeping(&spec, Some(&kept)), (expected.clone(), true));
+    // A file that it reads changes: with the same length, and with the time of before.
+    let old = std::fs::metadata(&scheduler).unwrap();
+    let mut bytes = std::fs::read(&scheduler).unwrap();
+    let at = bytes
+        .windows(15)
+        .position(|part| part == b"chosen %llu fil")
+        .unwrap();
+    bytes[at] = b'C';
+    std::fs::write(&scheduler, &bytes).unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(&scheduler)
+        .unwrap();
+    file.set_modified(old.modified().unwrap()).unwrap();
+    let (changed, is_kept) = keeping(&spec, Some(&kept));
+    assert!(!is_kept && changed != expected);
+    assert_eq!(keeping(&spec, Some(&kept)), (changed, true));
+    // An entry that is cut is none.
+    for entry in kept.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    }
+    assert!(!keeping(&spec, Some(&kept)).1);
+}
+
+#[test]
+fn a_loader_that_writes_or_asks_what_changes_runs_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let loader = format!("{LOADER} {}", object("state").display());
+    let script = |line: &str| SimSpec {
+        scheduler: Scheduler::plain(format!("exec:sh -c '{line}; exec {loader}'")),
+        ..spec("state", "")
+    };
+    let seen = folder.path().join("seen");
+    let missing = script(&format!("test -e {} || true", seen.display()));
+    for expected in [false, true] {
+        assert_eq!(keeping(&missing, Some(folder.path())).1, expected);
+    }
+    // A file that was missing has come.
+    std::fs::write(&seen, "").unwrap();
+    assert!(!keeping(&missing, Some(folder.path())).1);
+    for line in ["read a < /proc/uptime", "echo x > ./written-by-a-loader"] {
+        for _ in 0..2 {
+            assert!(!keeping(&script(line), Some(folder.path())).1, "{line}");
+        }
+    }
+    std::fs::remove_file("written-by-a-loader").unwrap();
 }
 
 #[test]
@@ -120,7 +210,7 @@ fn a_map_that_no_program_of_the_loader_uses_keeps_what_is_put_there() {
 
 #[test]
 fn constants_have_their_values_when_the_loader_looks_at_a_map_first() {
-    let said = message("loaded", "set chosen 9 get filled 0 run prepare 1");
+    let said = message("loaded", "set chosen 9 get filled 0 check prepare 1 1006");
     let expected = "chosen 9 filled 0 prepared 1006";
     assert!(said.contains(expected), "{said}");
 }

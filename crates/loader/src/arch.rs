@@ -56,6 +56,8 @@ pub enum Call {
     Bind,
     Connect,
     Uname,
+    /// Runs untouched, and is noted.
+    Sysinfo,
     Affinity,
     SetAffinity,
     Limit,
@@ -102,6 +104,7 @@ const COMMON: &[(c_long, Call)] = &[
     (libc::SYS_bind, Call::Bind),
     (libc::SYS_connect, Call::Connect),
     (libc::SYS_uname, Call::Uname),
+    (libc::SYS_sysinfo, Call::Sysinfo),
     (libc::SYS_sched_getaffinity, Call::Affinity),
     (libc::SYS_sched_setaffinity, Call::SetAffinity),
     (libc::SYS_prlimit64, Call::Limit),

@@ -11,19 +11,23 @@ mod filter;
 mod kernel;
 mod notify;
 mod paths;
+mod seen;
 mod shared;
 mod tree;
 
 use std::cell::RefCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use schedlab_bpf::transcript::{Transcript, World};
+use serde::{Deserialize, Serialize};
 
 use arch::Call;
 use attr::command;
@@ -31,6 +35,7 @@ pub use error::RecordError;
 use kernel::{Failure, Kernel, Object, token};
 use notify::{Asked, Next, Reply};
 use paths::Paths;
+pub use seen::{Question, Seen};
 pub use tree::Facts;
 use tree::Tree;
 
@@ -58,11 +63,48 @@ pub struct Patience {
 }
 
 /// The work of a loader.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Record {
     pub transcript: Transcript,
     /// Notes for its user.
     pub notes: Vec<String>,
+    /// What it has looked at.
+    pub seen: Seen,
+}
+
+/// Variables of the environment by which a shell keeps count of itself: a loader does not see them.
+const OF_SHELL: [&str; 3] = ["_", "OLDPWD", "SHLVL"];
+
+/// Returns what a loader sees of this process: its environment and its user.
+pub fn surroundings() -> Vec<(String, String)> {
+    let text = |it: OsString| it.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let mut all: Vec<(String, String)> = variables
+        .filter(|(name, _)| !OF_SHELL.contains(&name.as_str()))
+        .collect();
+    all.sort();
+    // SAFETY: a system call without arguments.
+    let user = unsafe { libc::geteuid() };
+    all.push((String::new(), user.to_string()));
+    all
+}
+
+/// Returns the file of a program as a shell finds it; a name that is not found as it is.
+pub fn find(program: &OsStr) -> PathBuf {
+    let name = Path::new(program);
+    if name.components().count() > 1 {
+        return name.to_owned();
+    }
+    let is_program = |path: &PathBuf| {
+        let mode = path.metadata().map_or(0, |it| it.permissions().mode());
+        path.is_file() && mode & 0o111 != 0
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    paths
+        .into_iter()
+        .find(is_program)
+        .unwrap_or_else(|| name.to_owned())
 }
 
 /// How long the output of a loader that was ended is waited for: a process that it has left behind may hold the pipe.
@@ -82,8 +124,12 @@ pub fn record(
 ) -> Result<Record, RecordError> {
     let program = order.program.to_string_lossy().into_owned();
     let tree = Tree::new(facts, &order.files).map_err(RecordError::Host)?;
-    let mut command = Command::new(&order.program);
+    let mut command = Command::new(find(&order.program));
+    for name in OF_SHELL {
+        command.env_remove(name);
+    }
     command
+        .arg0(&order.program)
         .args(&order.arguments)
         .current_dir(&order.folder)
         .stdin(Stdio::null())
@@ -114,6 +160,7 @@ pub fn record(
             tree,
             folder,
             found: RefCell::default(),
+            seen: RefCell::default(),
         },
         kernel: Kernel::new(facts.types, nr_cpus, world),
         release: facts.release.to_owned(),
@@ -315,7 +362,10 @@ impl Supervisor<'_> {
 
     /// Everything that was asked, with the objects that the loader has its programs from.
     fn record(self, is_random: bool) -> Record {
-        let found = self.paths.found.take();
+        let (found, mut seen) = (self.paths.found.take(), self.paths.seen.take());
+        if is_random {
+            seen.doubt("its addresses differ from run to run".to_owned());
+        }
         let mut transcript = self.kernel.transcript;
         transcript.objects = found.objects;
         let mut notes = found.notes;
@@ -325,7 +375,11 @@ impl Supervisor<'_> {
                     .to_owned(),
             );
         }
-        Record { transcript, notes }
+        Record {
+            transcript,
+            notes,
+            seen,
+        }
     }
 
     fn answer(&mut self, asked: &Asked) -> Result<Reply, Failure> {
@@ -344,6 +398,10 @@ impl Supervisor<'_> {
                 Ok(Reply::Value(0))
             }
             Call::Affinity => self.affinity(asked),
+            Call::Sysinfo => {
+                self.paths.seen.borrow_mut().note(Question::Memory);
+                Ok(Reply::Untouched)
+            }
             Call::SetAffinity | Call::Limit => Ok(Reply::Value(0)),
             // Programs have to do without where a kernel is built without it.
             Call::Refused => Ok(Reply::Error(libc::ENOSYS)),

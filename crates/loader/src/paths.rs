@@ -16,6 +16,7 @@ use schedlab_bpf::originals;
 
 use crate::arch::{Call, Change};
 use crate::notify::{Asked, Memory, Reply};
+use crate::seen::{Question, Seen};
 use crate::tree::{self, Tree, normal};
 
 /// Files of the host that may be written.
@@ -33,6 +34,8 @@ pub struct Paths {
     /// The only folder of the host that may be written.
     pub folder: PathBuf,
     pub found: RefCell<Found>,
+    /// What the loader has asked of the host.
+    pub seen: RefCell<Seen>,
 }
 
 /// What was found in the files that the loader reads: an object for BPF may have any name, or be a part of a program or library.
@@ -68,6 +71,10 @@ impl Found {
             )),
         }
     }
+}
+
+fn is_device(path: &Path) -> bool {
+    DEVICES.iter().any(|device| path == Path::new(device)) || path.starts_with("/dev/pts")
 }
 
 /// Reads a file if it is an ELF.
@@ -203,13 +210,19 @@ impl Paths {
         // The name may be that of a file which is there no more.
         if let Ok(name) = std::fs::read_link(&path) {
             self.found.borrow_mut().look(&name, &path);
+            self.seen.borrow_mut().ask(&name, Question::Contents);
         }
+    }
+
+    /// A loader that changes files may find others next time.
+    fn writes(&self, path: &Path) {
+        let why = format!("it writes {}", path.display());
+        self.seen.borrow_mut().doubt(why);
     }
 
     /// Whether the host's file may be written.
     fn may_write(&self, path: &Path) -> bool {
-        DEVICES.iter().any(|device| path == Path::new(device))
-            || path.starts_with("/dev/pts")
+        is_device(path)
             || path.starts_with("/proc/self")
             // Where folders above it are symbolic links, the file is elsewhere.
             || resolved(path).starts_with(&self.folder)
@@ -230,6 +243,12 @@ impl Paths {
         let Some(ours) = &named.ours else {
             let is_read = flags & libc::O_ACCMODE != libc::O_WRONLY
                 && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0;
+            self.look_at_program(asked);
+            if writes && self.may_write(&named.host) && !is_device(&named.host) {
+                self.writes(&named.host);
+            } else {
+                self.seen.borrow_mut().ask(&named.host, Question::Contents);
+            }
             if is_read {
                 let path = own_process(&named.host, asked.thread);
                 self.found.borrow_mut().look(&named.host, &path);
@@ -261,11 +280,13 @@ impl Paths {
         let named = self.named(asked, memory, at)?;
         let Some(ours) = named
             .ours
+            .as_ref()
             .filter(|_| flags as c_int & libc::AT_EMPTY_PATH == 0)
         else {
+            self.asks_status(&named.host, flags);
             return Ok(Reply::Untouched);
         };
-        let path = c_path(&ours);
+        let path = c_path(ours);
         // SAFETY: the call fills the structure.
         unsafe {
             let mut stat: libc::stat = zeroed();
@@ -280,6 +301,12 @@ impl Paths {
         Ok(Reply::Value(0))
     }
 
+    fn asks_status(&self, path: &Path, flags: u64) {
+        let follows = flags as c_int & libc::AT_SYMLINK_NOFOLLOW == 0;
+        let mut seen = self.seen.borrow_mut();
+        seen.ask(path, |path| Question::Status(path, follows));
+    }
+
     fn statx(&self, asked: &Asked, memory: &Memory) -> Answer {
         let [folder, at, flags, mask, to, _] = asked.arguments;
         if at == 0 || flags as c_int & libc::AT_EMPTY_PATH != 0 {
@@ -287,6 +314,7 @@ impl Paths {
         }
         let named = self.named(asked, memory, (folder, at))?;
         let Some(ours) = named.ours else {
+            self.asks_status(&named.host, flags);
             return Ok(Reply::Untouched);
         };
         let path = c_path(&ours);
@@ -311,6 +339,7 @@ impl Paths {
     fn access(&self, asked: &Asked, memory: &Memory, at: (u64, u64), mode: u64) -> Answer {
         let named = self.named(asked, memory, at)?;
         let Some(ours) = named.ours else {
+            self.asks_status(&named.host, 0);
             return Ok(Reply::Untouched);
         };
         let path = c_path(&ours);
@@ -327,6 +356,7 @@ impl Paths {
     ) -> Answer {
         let named = self.named(asked, memory, at)?;
         let Some(ours) = named.ours else {
+            self.seen.borrow_mut().ask(&named.host, Question::Link);
             return Ok(Reply::Untouched);
         };
         let target = std::fs::read_link(ours)?;
@@ -391,7 +421,10 @@ impl Paths {
             }
             // A file of the virtual kernel is neither moved nor linked.
             all if all.iter().any(|it| it.ours.is_some()) => errno(libc::EROFS),
-            all if all.iter().all(|it| self.may_write(&it.host)) => Ok(Reply::Untouched),
+            all if all.iter().all(|it| self.may_write(&it.host)) => {
+                self.writes(&all[0].host);
+                Ok(Reply::Untouched)
+            }
             _ => errno(libc::EROFS),
         }
     }

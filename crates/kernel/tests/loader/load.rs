@@ -4,7 +4,7 @@
 //! `test-loader OBJECT WORK…`; the work is done in its order, numbers are of 64 bits, keys of 32:
 //!
 //! - `set NAME NUMBER`: a variable of `.rodata`;
-//! - `run PROGRAM NUMBER`: by `BPF_PROG_TEST_RUN`;
+//! - `run PROGRAM NUMBER`: by `BPF_PROG_TEST_RUN`; `check PROGRAM NUMBER LEFT`: must leave a number;
 //! - `put MAP KEY NUMBER`: must be there afterwards; `try MAP KEY NUMBER`: may fail; `get MAP KEY`: looks it up;
 //! - `attach PROGRAM`: before the ops;
 //! - `beside OBJECT`: loads another object first, and lets it run its program `prepare`;
@@ -84,8 +84,8 @@ fn set(open: &mut OpenObject, btf: &Btf<'_>, name: &str, value: u64) -> Result<(
     Ok(())
 }
 
-/// Runs a program of `SEC("syscall")`.
-fn run(object: &mut Object, name: &str, argument: u64) -> Result<(), Box<dyn Error>> {
+/// Runs a program of `SEC("syscall")`; answers with what it leaves in its argument.
+fn run(object: &mut Object, name: &str, argument: u64) -> Result<u64, Box<dyn Error>> {
     let program = object.progs_mut().find(|it| it.name() == name);
     let program = program.ok_or("there is no such program")?;
     let mut context = argument.to_le_bytes();
@@ -94,12 +94,10 @@ fn run(object: &mut Object, name: &str, argument: u64) -> Result<(), Box<dyn Err
         ..ProgramInput::default()
     };
     let output = program.test_run(input)?;
-    println!(
-        "{name} returned {} and left {}",
-        output.return_value,
-        u64::from_le_bytes(context)
-    );
-    Ok(())
+    let returned = output.return_value;
+    let left = u64::from_le_bytes(context);
+    println!("{name} returned {returned} and left {left}");
+    Ok(left)
 }
 
 fn load() -> Result<(), Box<dyn Error>> {
@@ -112,7 +110,7 @@ fn load() -> Result<(), Box<dyn Error>> {
             "inverted" => (0, 0),
             "attach" | "beside" | "lies" => (1, 0),
             "get" | "set" | "run" => (1, 1),
-            "put" | "try" => (1, 2),
+            "put" | "try" | "check" => (1, 2),
             other => return Err(format!("`{other}` is no work").into()),
         };
         let name = match names {
@@ -154,7 +152,10 @@ fn load() -> Result<(), Box<dyn Error>> {
     let mut links = Vec::new();
     for (word, name, values) in &work {
         match word.as_str() {
-            "run" => run(&mut object, name, values[0])?,
+            "run" => drop(run(&mut object, name, values[0])?),
+            "check" if run(&mut object, name, values[0])? != values[1] => {
+                return Err(format!("{name} has left another number than {}", values[1]).into());
+            }
             "put" | "try" | "get" => {
                 let map = object.maps().find(|it| it.name() == name.as_str());
                 let map = map.ok_or("there is no such map")?;
