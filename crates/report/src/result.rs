@@ -23,6 +23,9 @@ pub struct RunResult {
     pub params: Vec<(String, String)>,
     /// The scheduler as it was asked for, options included.
     pub scheduler: String,
+    /// Of a scheduler by its own loader in a real kernel: what the loader says about its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loader: Option<String>,
     /// The machine profile, or for real kernels `host`, `vm` or [`RunResult::EMULATED`].
     pub machine: String,
     /// Layout of the task structures (`plain`, `coloured:32` …); of simulations only.
