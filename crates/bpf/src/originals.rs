@@ -80,7 +80,7 @@ impl Originals {
         originals
     }
 
-    /// The original of a function that was loaded; `None`: there is none, or there are several that ask for different things.
+    /// The original of a function that was loaded; `None`: it is not known, or several ask for different things.
     /// `types` are the kernel's whose answers the instructions have.
     pub fn of(&self, name: &str, insns: &[Insn], types: &Btf) -> Option<Original<'_>> {
         let of_name = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
@@ -133,11 +133,11 @@ fn has_answer(insn: Insn, local: &Btf, types: &Btf, relo: &CoreRelo) -> bool {
     }
 }
 
-/// What a function asks, by slot: the kind of the question, its type, and the field. Numbers of types differ between objects.
-fn asked(
-    elf: &Elf,
-    relos: &BTreeMap<usize, &CoreRelo>,
-) -> BTreeMap<usize, (u32, String, Option<(String, String)>)> {
+/// The kind of a question, its type, and the structure and path of its field.
+type Asked = (u32, String, Option<(String, String)>);
+
+/// Returns the questions of a function by slot: kind, type and field. Numbers of types differ between objects.
+fn asked(elf: &Elf, relos: &BTreeMap<usize, &CoreRelo>) -> BTreeMap<usize, Asked> {
     let asks = relos.iter().map(|(slot, relo)| {
         let name = elf.btf.get(relo.type_id).name.clone();
         (*slot, (relo.kind, name, core_relo::place(&elf.btf, relo)))

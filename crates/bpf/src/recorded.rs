@@ -42,7 +42,7 @@ mod poison {
 /// A name that the kernel itself gave gets a flavour, which is taken off where it is looked up.
 const FLAVOUR: &str = "___kernel";
 
-/// Makes the object; `types` are those of the kernel that the loader saw. Before a scheduler is attached all programs of `SEC("syscall")` count as run.
+/// Makes the object; `types` are the types of the kernel that the loader saw. Before a scheduler is attached all programs of `SEC("syscall")` count as run.
 ///
 /// # Errors
 /// If a program is not as libbpf leaves it.
@@ -198,7 +198,7 @@ fn section<'r>(record: &'r MapRecord, btfs: &'r [Btf]) -> Option<&'r str> {
 }
 
 /// The name of each map, none twice: what the kernel gets has 15 letters, the rest is in the BTF.
-/// Where two objects have one of a name, that of the main one keeps it.
+/// Where two objects have a map of one name, the main object's keeps it.
 fn names(transcript: &Transcript, btfs: &[Btf], main: Option<usize>) -> Vec<String> {
     let mut names = vec![String::new(); transcript.maps.len()];
     let mut order: Vec<usize> = (0..names.len()).collect();

@@ -43,7 +43,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// A scheduler that its own loader has loaded.
 pub struct Started {
     command: String,
-    /// What the loader says about its version.
+    /// Its version, in the loader's own words.
     version: Option<String>,
     ops_name: String,
     /// The number of its enabling.
@@ -99,7 +99,7 @@ impl Started {
             group: RefCell::new(group),
             output: RefCell::new(output),
         };
-        // What goes wrong from here on ends the loader, as it is dropped.
+        // An error from here on ends the loader, as it is dropped.
         started.wait_until_enabled(seq)?;
         started.wait_until_called(&before)?;
         Ok(started)
@@ -173,7 +173,7 @@ impl Started {
         &self.ops_name
     }
 
-    /// What the loader says about its version: the first line that it prints with `--version`.
+    /// Returns its version in the loader's own words: the first line that it prints with `--version`.
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
@@ -255,7 +255,7 @@ impl Started {
                     .iter()
                     .any(|word| line.contains(word))
         };
-        match lines().find(tells).or_else(|| lines().last()) {
+        match lines().find(tells).or_else(|| lines().next_back()) {
             Some(line) => format!("; it printed: {line}"),
             None => String::new(),
         }
@@ -271,7 +271,7 @@ impl Started {
         let was_running = self.is_running();
         {
             let mut group = self.group.borrow_mut();
-            // A loader takes its scheduler out and tells about it; one that does not is ended all the same.
+            // A loader takes its scheduler out and tells about it. If it does not, it is ended all the same.
             if group.ended().is_none() {
                 group.signal(Signal::SIGINT);
                 group.wait(END_TIMEOUT);

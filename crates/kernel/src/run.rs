@@ -77,7 +77,16 @@ impl Policy {
         }
     }
 
-    fn unload(self) -> Result<Exit> {
+    /// Returns whether the kernel still schedules with it.
+    pub fn is_running(&self) -> bool {
+        self.seen().is_running()
+    }
+
+    /// Takes it out; answers with why it ended.
+    ///
+    /// # Errors
+    /// The kernel does not finish within 20 s.
+    pub fn unload(self) -> Result<Exit> {
         match self {
             Policy::Loaded(policy) => policy.unload(),
             Policy::Started(policy) => policy.stop(),
@@ -172,7 +181,7 @@ pub struct Outcome {
     pub shown: Option<Sources>,
     /// Wakeup latencies: smallest value, largest value, count of each bucket.
     pub wakeup_latency: Vec<(u64, u64, u64)>,
-    /// Of a scheduler by its own loader: what that says about its version.
+    /// Of a scheduler by its own loader: the version, in the loader's words.
     pub loader: Option<String>,
 }
 
@@ -241,7 +250,7 @@ pub fn run_told(scheduler: &Scheduler, job: &Job, listener: &mut dyn Listener) -
     let mut outcome = observed.judge(exit, job);
     if let Some((version, why)) = started {
         outcome.loader = version;
-        // Its own loader keeps the reason that the kernel tells.
+        // The kernel tells the reason to its loader alone.
         if let (RunExit::Ejected, Some(why)) = (outcome.exit, why) {
             outcome.message = Some(why);
         }

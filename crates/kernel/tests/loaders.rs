@@ -291,7 +291,7 @@ fn an_object_beside_the_scheduler_s_is_another_one() {
     std::fs::write(&other, &bytes).unwrap();
     let work = format!("lies {}", other.display());
     assert_eq!(fields(&spec("fields", &work)), fields(&spec("fields", "")));
-    // The types are those of the scheduler's own object: a field is known by its name.
+    // The scheduler's own object has the types: a field is known by its name.
     let loaded = object("loaded");
     let work = format!("beside {} set chosen 2 run prepare 0", loaded.display());
     let said = message("loaded", &work);

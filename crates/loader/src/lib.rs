@@ -68,7 +68,7 @@ pub struct Record {
     pub transcript: Transcript,
     /// Notes for its user.
     pub notes: Vec<String>,
-    /// What it has looked at.
+    /// Its questions to the host.
     pub seen: Seen,
 }
 

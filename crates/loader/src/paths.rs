@@ -34,11 +34,11 @@ pub struct Paths {
     /// The only folder of the host that may be written.
     pub folder: PathBuf,
     pub found: RefCell<Found>,
-    /// What the loader has asked of the host.
+    /// The loader's questions to the host.
     pub seen: RefCell<Seen>,
 }
 
-/// What was found in the files that the loader reads: an object for BPF may have any name, or be a part of a program or library.
+/// Holds the objects for BPF in files that the loader reads: one may have any name, or be a part of a program or library.
 #[derive(Default)]
 pub struct Found {
     /// Files that were looked at.
@@ -207,7 +207,7 @@ impl Paths {
     /// Looks at the program that a thread runs: it may have its objects in its own file.
     pub fn look_at_program(&self, asked: &Asked) {
         let path = PathBuf::from(format!("/proc/{}/exe", asked.thread));
-        // The name may be that of a file which is there no more.
+        // A file of this name may be gone.
         if let Ok(name) = std::fs::read_link(&path) {
             self.found.borrow_mut().look(&name, &path);
             self.seen.borrow_mut().ask(&name, Question::Contents);

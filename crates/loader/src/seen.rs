@@ -1,6 +1,7 @@
-//! What a loader has asked of the host: with the same answers it does the same again, so its transcript can be kept.
+//! Notes a loader's questions to the host: with the same answers it does the same again, so its transcript can be kept.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,9 +17,9 @@ pub type Digest = [u8; 32];
 /// A question to the host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Question {
-    /// What is in a file, or which files are in a folder.
+    /// The bytes of a file, or the names in a folder.
     Contents(PathBuf),
-    /// What there is at a path; whether symbolic links are followed.
+    /// Kind, mode, owner, and a file's length and time; whether symbolic links are followed.
     Status(PathBuf, bool),
     /// Where a symbolic link leads.
     Link(PathBuf),
@@ -106,9 +107,10 @@ impl Seen {
 
     /// Notes a question.
     pub fn note(&mut self, question: Question) {
-        if !self.answers.contains_key(&question) {
-            let answer = question.answer();
-            self.answers.insert(question, answer);
+        // It is asked only once.
+        if let Entry::Vacant(vacant) = self.answers.entry(question) {
+            let answer = vacant.key().answer();
+            vacant.insert(answer);
         }
     }
 

@@ -88,7 +88,7 @@ impl Entry {
         }
     }
 
-    /// What the loader has done, if it would do the same now.
+    /// Returns the work of the loader, if it would do the same now.
     pub fn read(&self) -> Option<Record> {
         let bytes = fs::read(&self.path).ok()?;
         let (digest, contents) = bytes.split_at_checked(DIGEST)?;

@@ -255,8 +255,8 @@ impl ObjectRunQueue {
     }
 }
 
-/// The structure of a field that is brought up to date before it is read (`Hooks::read`): bits, as the place of an access may
-/// be that of a field of several.
+/// The structure of a field that is brought up to date before it is read (`Hooks::read`): bits, as fields of several structures
+/// may lie at one offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
     Task = 1,

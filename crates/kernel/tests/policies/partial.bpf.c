@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Takes only the tasks that ask for it, of which there are none: the kernel enables it and calls
- * no op.
+ * Takes only the tasks that ask for it. No task does: the kernel enables it and calls no op.
  */
 #include <scx/common.bpf.h>
 
