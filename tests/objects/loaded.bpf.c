@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* For its own loader: a variable that it sets, a map that it fills, a program that it runs before it attaches. */
+/*
+ * For its own loader: a variable that it sets, maps that it fills, a program that it runs before it attaches, and one that runs
+ * where it attaches.
+ */
 #include "kernel.h"
 
 struct bpf_cpumask {
@@ -15,7 +18,7 @@ struct task_struct___other {
 	u64 not_in_any_kernel;
 } __core;
 
-/* The loader sets it: 1 calls a function that is not there, 2 reads a field. */
+/* The loader sets it: 1 calls a function that is not there, 2 reads a field, 9 lets prepare() add 1000. */
 const volatile u64 chosen = 100;
 
 struct {
@@ -32,8 +35,17 @@ struct {
 	__type(value, u64);
 } of_cpus SEC(".maps");
 
+/* No program that the loader runs uses it. */
+struct {
+	__uint(type, 1);
+	__uint(max_entries, 2);
+	__type(key, u32);
+	__type(value, u64);
+} unused SEC(".maps");
+
 u64 prepared = 5;
 u64 calls;
+u64 attached;
 struct bpf_cpumask *mask;
 
 static noinline u64 add(u64 a, u64 b)
@@ -56,9 +68,17 @@ SEC("syscall") int prepare(u64 *argument)
 	if (own)
 		*own += *argument;
 	prepared = add(prepared, *argument);
+	if (chosen == 9)
+		prepared += 1000;
 	*argument = prepared;
 	calls++;
 	return 42;
+}
+
+SEC("fentry/bpf_scx_reg") s32 on_attach(u64 *ctx)
+{
+	attached++;
+	return 0;
 }
 
 SEC("struct_ops/running") s32 k_running(u64 *ctx)
@@ -67,6 +87,7 @@ SEC("struct_ops/running") s32 k_running(u64 *ctx)
 	u32 key = 3, other = 1;
 	u64 *value = bpf_map_lookup_elem(&filled, &key);
 	u64 *own = bpf_map_lookup_elem(&of_cpus, &other);
+	u64 *lone = bpf_map_lookup_elem(&unused, &other);
 
 	if (chosen == 1)
 		not_in_any_kernel();
@@ -74,8 +95,9 @@ SEC("struct_ops/running") s32 k_running(u64 *ctx)
 		calls += p->not_in_any_kernel;
 	if (!mask || !own)
 		return 0;
-	finish("chosen %llu filled %llu prepared %llu calls %llu mask %llu %llu own %llu", chosen, value ? *value : 0,
-	       add(prepared, 0), calls, bpf_cpumask_test_cpu(0, mask), bpf_cpumask_test_cpu(1, mask), *own);
+	finish("chosen %llu filled %llu prepared %llu calls %llu mask %llu %llu own %llu unused %llu attached %llu", chosen, value ? *value : 0,
+	       add(prepared, 0), calls, bpf_cpumask_test_cpu(0, mask), bpf_cpumask_test_cpu(1, mask), *own, lone ? *lone : 0,
+	       attached);
 	return 0;
 }
 

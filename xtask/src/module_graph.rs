@@ -92,10 +92,10 @@ impl Modules {
                     Some((_, items)) => self.read_items(file, &below, place, items)?,
                     None => {
                         let beside = folder.join(format!("{name}.rs"));
-                        let file = if beside.exists() {
-                            beside
-                        } else {
-                            below.join("mod.rs")
+                        let file = match elsewhere(&inner.attrs) {
+                            Some(path) => folder.join(path),
+                            None if beside.exists() => beside,
+                            None => below.join("mod.rs"),
                         };
                         self.read_file(&file, &below, place)?;
                     }
@@ -231,6 +231,22 @@ fn is_test(attributes: &[syn::Attribute]) -> bool {
                     .parse_args()
                     .is_ok_and(|path: syn::Path| condition(&path))
     })
+}
+
+/// Returns the path that a module's attribute gives for its file, from the folder of its parent.
+fn elsewhere(attributes: &[syn::Attribute]) -> Option<String> {
+    attributes
+        .iter()
+        .find_map(|attribute| match &attribute.meta {
+            syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
+                syn::Expr::Lit(syn::ExprLit {
+                    lit: syn::Lit::Str(path),
+                    ..
+                }) => Some(path.value()),
+                _ => None,
+            },
+            _ => None,
+        })
 }
 
 fn attributes(item: &syn::Item) -> &[syn::Attribute] {

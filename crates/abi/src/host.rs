@@ -861,7 +861,7 @@ impl Runner {
         let program = object.program.as_deref();
         let extension = program.map(|program| Extension {
             root,
-            has_mask: program.asks_for("task_struct", "cpus_mask"),
+            has_mask: program.asks_for_mask(),
         });
         let mut host = Host {
             table: match watch {

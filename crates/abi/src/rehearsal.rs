@@ -25,9 +25,23 @@ use crate::options::Settings;
 pub fn replay(recording: &Recording, runner: &Runner, machine: &Machine) -> Result<(), String> {
     let stage = Stage::new(machine);
     for step in &recording.steps {
-        stage.carry_out(runner, &recording.places, step)?;
+        let (status, _) = stage.carry_out(runner, &recording.places, step)?;
+        if status < 0 {
+            return Err(refused(step, status));
+        }
     }
     Ok(())
+}
+
+/// Says that what worked in the loader's run does not in another one.
+fn refused(step: &Step, status: i64) -> String {
+    let what = match step {
+        Step::Update { map, key, .. } => format!("sets the key {key:02x?} of its map {map}"),
+        Step::Delete { map, key } => format!("deletes the key {key:02x?} of its map {map}"),
+        _ => "changes a map".to_owned(),
+    };
+    let error = std::io::Error::from_raw_os_error(-status as i32);
+    format!("its loader {what}, which fails in this run: {error}")
 }
 
 /// The kernel around programs that run before a scheduler is attached: it has CPUs, and no tasks that they could see.
@@ -175,7 +189,12 @@ impl Stage {
         match (state, before.fault.take()) {
             (State::Done, None) => {}
             (State::Trapped(trap), _) => return Err(runner.describe(&self.cpu, &trap)),
-            (_, fault) => return Err(fault.unwrap_or_default()),
+            (_, Some(fault)) => return Err(fault),
+            (state, None) => {
+                return Err(format!(
+                    "a program that runs before the scheduler is attached has stopped and does not go on ({state:?})"
+                ));
+            }
         }
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.truncate(context.len());
@@ -244,12 +263,11 @@ impl<'m> Recorder<'m> {
         }
         let ready = self.ready.as_mut().expect("made above");
         let mut answer = (0, Vec::new());
-        // A step that failed was taken back.
-        ready.done = ready.done.min(transcript.steps.len());
         for step in &transcript.steps[ready.done..] {
             answer = ready.stage.carry_out(&ready.runner, &ready.places, step)?;
+            // The loader takes a step back that fails.
+            ready.done += usize::from(answer.0 >= 0);
         }
-        ready.done = transcript.steps.len();
         Ok(answer)
     }
 

@@ -1,6 +1,6 @@
 //! Reads an object that clang has compiled for BPF: functions, maps, variables, structures of ops. Nothing is resolved yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use object::{
     Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
@@ -118,6 +118,9 @@ pub struct Elf {
     pub externs: Vec<Extern>,
     pub ops: Vec<StructOps>,
     pub exports: Vec<Export>,
+    /// Functions whose questions about a kernel's types have been answered, and are known no more: what they read is known
+    /// by its place alone.
+    pub strangers: BTreeSet<usize>,
 }
 
 fn error(text: impl Into<String>) -> ElfError {
@@ -199,6 +202,7 @@ impl Elf {
             externs: Vec::new(),
             ops: Vec::new(),
             exports: Vec::new(),
+            strangers: BTreeSet::new(),
             info,
             btf,
         };

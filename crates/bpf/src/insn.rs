@@ -1,5 +1,7 @@
 //! Instructions of BPF as the kernel defines them (Documentation/bpf/standardization/instruction-set.rst).
 
+use serde::{Deserialize, Serialize};
+
 /// Classes: the low three bits of an opcode.
 pub mod class {
     pub const LD: u8 = 0x00;
@@ -90,7 +92,7 @@ pub mod pseudo {
 pub const FRAME: u8 = 10;
 
 /// One slot of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Insn {
     pub code: u8,
     pub dst: u8,

@@ -1,11 +1,12 @@
 //! Makes a unit of an object: answers CO-RE from a kernel's types, gives variables their places, and finds what programs call.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::btf::{Btf, essential};
 use crate::core_relo;
 use crate::elf::{Elf, ElfError, Link};
-use crate::insn::{Insn, pseudo};
+use crate::insn::{self, FRAME, Insn, alu, class, pseudo};
 use crate::program::{Function, Hooks, HostFn, HostFunction, Ref, Unit};
 
 /// A kernel's answers to an object.
@@ -37,6 +38,13 @@ pub trait Kernel {
     fn live(&self, structure: &str, path: &str) -> Option<u32> {
         let _ = (structure, path);
         None
+    }
+
+    /// Where such fields lie, for functions that do not say what they read ([`Elf::strangers`]): offsets in a structure,
+    /// and the number for [`Hooks::read`]. Numbers of places that meet are or-ed.
+    fn live_places(&self, elf: &Elf) -> Vec<(Range<i64>, u32)> {
+        let _ = elf;
+        Vec::new()
     }
 
     /// The address that stands for a variable of the kernel.
@@ -150,6 +158,10 @@ pub fn link(elf: &Elf, roots: &[usize], kernel: &dyn Kernel) -> Result<Linked, E
         numbers,
         unit,
         hosts: BTreeMap::new(),
+        live_places: match elf.strangers.is_empty() {
+            true => Vec::new(),
+            false => kernel.live_places(elf),
+        },
     };
     for &of in &reached {
         let function = linker.function(of)?;
@@ -188,6 +200,8 @@ struct Linker<'a> {
     numbers: BTreeMap<usize, usize>,
     unit: Unit,
     hosts: BTreeMap<String, usize>,
+    /// For functions that do not say what they read ([`Kernel::live_places`]).
+    live_places: Vec<(Range<i64>, u32)>,
 }
 
 impl Linker<'_> {
@@ -217,7 +231,10 @@ impl Linker<'_> {
             name: source.name.clone(),
             insns: source.insns.clone(),
             refs: BTreeMap::new(),
-            reads: BTreeMap::new(),
+            reads: match self.elf.strangers.contains(&of) {
+                true => self.reads_of_stranger(&source.insns),
+                false => BTreeMap::new(),
+            },
         };
         for (&slot, link) in &source.links {
             self.resolve(&mut function, slot, link)?;
@@ -241,6 +258,33 @@ impl Linker<'_> {
             }
         }
         Ok(function)
+    }
+
+    /// Every access at the place of a field that is brought up to date counts as one. More than those are found, and none is
+    /// missed whose address is a pointer and a constant: the host looks at the pointer, and does nothing where it is another one.
+    fn reads_of_stranger(&self, insns: &[Insn]) -> BTreeMap<usize, u32> {
+        let mut reads = BTreeMap::new();
+        let mut slot = 0;
+        while slot < insns.len() {
+            let insn = insns[slot];
+            let is_constant = insn.code & insn::X == 0;
+            let offset = match insn.class() {
+                class::LDX if insn.src != FRAME => Some(i64::from(insn.off)),
+                // The address, or what is added to a pointer next.
+                class::ALU64 if is_constant && matches!(insn.op(), alu::ADD | alu::MOV) => {
+                    Some(i64::from(insn.imm))
+                }
+                _ => None,
+            };
+            let hits = self.live_places.iter();
+            let hits = hits.filter(|(place, _)| offset.is_some_and(|at| place.contains(&at)));
+            let of = hits.fold(0, |all, (_, of)| all | of);
+            if of != 0 {
+                reads.insert(slot, of);
+            }
+            slot += 1 + usize::from(insn.is_wide());
+        }
+        reads
     }
 
     fn resolve(

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::btf::Btf;
 use crate::btf_ext::CoreRelo;
+use crate::core_relo::{self, Answer};
 use crate::elf::{Elf, ObjectFunction};
-use crate::insn::Insn;
+use crate::insn::{Insn, class};
 
 /// `EM_BPF`.
 const BPF: u16 = 247;
@@ -78,15 +80,23 @@ impl Originals {
         originals
     }
 
-    /// The original of a function that was loaded.
-    pub fn of(&self, name: &str, insns: &[Insn]) -> Option<Original<'_>> {
+    /// The original of a function that was loaded; `None`: it is not known, or several ask for different things.
+    /// `types` are the kernel's whose answers the instructions have.
+    pub fn of(&self, name: &str, insns: &[Insn], types: &Btf) -> Option<Original<'_>> {
         let of_name = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
-        of_name.iter().find_map(|&(object, index)| {
+        let mut found = of_name.iter().filter_map(|&(object, index)| {
             let elf = &self.objects[object];
             let function = &elf.functions[index];
             let relos = relos(elf, index);
-            is_same(function, &relos, insns).then_some(Original { function, relos })
-        })
+            let is_it = is_same(function, &relos, insns)
+                && relos.iter().all(|(slot, relo)| {
+                    let insn = insns[*slot];
+                    insn.is_call() || has_answer(insn, &elf.btf, types, relo)
+                });
+            is_it.then(|| (asked(elf, &relos), Original { function, relos }))
+        });
+        let (asks, original) = found.next()?;
+        found.all(|(other, _)| other == asks).then_some(original)
     }
 }
 
@@ -106,6 +116,33 @@ fn relos(elf: &Elf, index: usize) -> BTreeMap<usize, &CoreRelo> {
     relos
         .map(|(at, relo)| (at - function.start, relo))
         .collect()
+}
+
+/// Whether an instruction has the place of the field that a question is about; true of other questions.
+fn has_answer(insn: Insn, local: &Btf, types: &Btf, relo: &CoreRelo) -> bool {
+    if core_relo::place(local, relo).is_none() {
+        return true;
+    }
+    let found = match insn.class() {
+        class::LDX | class::ST | class::STX => u64::from(insn.off as u16),
+        _ => u64::from(insn.imm as u32),
+    };
+    match core_relo::answer(local, types, relo) {
+        Ok(Answer::Offset { offset, .. }) => found == offset,
+        _ => false,
+    }
+}
+
+/// The kind of a question, its type, and the structure and path of its field.
+type Asked = (u32, String, Option<(String, String)>);
+
+/// Returns the questions of a function by slot: kind, type and field. Numbers of types differ between objects.
+fn asked(elf: &Elf, relos: &BTreeMap<usize, &CoreRelo>) -> BTreeMap<usize, Asked> {
+    let asks = relos.iter().map(|(slot, relo)| {
+        let name = elf.btf.get(relo.type_id).name.clone();
+        (*slot, (relo.kind, name, core_relo::place(&elf.btf, relo)))
+    });
+    asks.collect()
 }
 
 /// Whether a function is the original of loaded instructions: they are the same but for what a loader puts into them.

@@ -19,9 +19,18 @@ pub struct Recorded {
     pub sections: BTreeMap<usize, String>,
     /// The functions that programs begin with, by their number in the transcript.
     pub programs: BTreeMap<usize, usize>,
-    /// The programs that are run: by the table of ops, or by the loader.
+    /// The programs that are run: by the table of ops, by the loader, or where the scheduler is attached.
     pub roots: Vec<usize>,
+    /// Programs among them that run where the scheduler is attached.
+    pub attach: Vec<usize>,
+    /// Maps that functions refer to which are run, by name.
+    pub used: BTreeSet<String>,
+    /// The types of the loader's objects.
+    pub btfs: Vec<Btf>,
 }
+
+/// The target of programs that run where a scheduler is attached.
+pub const ON_ATTACH: &str = "fentry/bpf_scx_reg";
 
 /// Numbers of helpers that libbpf puts where it has found nothing (`poison_…` of libbpf.c, `bpf_core_poison_insn()`).
 mod poison {
@@ -33,16 +42,24 @@ mod poison {
 /// A name that the kernel itself gave gets a flavour, which is taken off where it is looked up.
 const FLAVOUR: &str = "___kernel";
 
-/// Makes the object. Before a scheduler is attached all programs of `SEC("syscall")` count as run.
+/// Makes the object; `types` are the types of the kernel that the loader saw. Before a scheduler is attached all programs of `SEC("syscall")` count as run.
 ///
 /// # Errors
 /// If a program is not as libbpf leaves it.
-pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
+pub fn object(transcript: &Transcript, types: &Btf) -> Result<Recorded, ElfError> {
     let is_syscall = |it: &ProgramRecord| it.kind == program::SYSCALL && it.btf.is_some();
     let mut roots = BTreeSet::new();
+    let mut attach = Vec::new();
     match &transcript.ops {
         Some(ops) => {
             roots.extend(ops.programs.values().copied());
+            let programs = transcript.programs.iter().enumerate();
+            attach.extend(
+                programs
+                    .filter(|(_, it)| it.attached && it.target == ON_ATTACH)
+                    .map(|(number, _)| number),
+            );
+            roots.extend(&attach);
             roots.extend(transcript.steps.iter().filter_map(|step| match step {
                 Step::Run { program, .. } => Some(*program),
                 _ => None,
@@ -61,13 +78,15 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
     for bytes in &transcript.btfs {
         btfs.push(Btf::parse(bytes).map_err(|error| ElfError(error.to_string()))?);
     }
-    let first = roots.iter().find_map(|root| transcript.programs[*root].btf);
+    let main = main_btf(transcript, &roots);
     let mut maker = Maker {
         transcript,
         btfs: &btfs,
-        names: names(transcript, &btfs),
+        names: names(transcript, &btfs, main),
         originals: Originals::read(&transcript.objects),
-        main: first,
+        types,
+        main,
+        strangers: BTreeSet::new(),
         functions: Vec::new(),
         known: BTreeMap::new(),
         info: Info::new(),
@@ -76,7 +95,7 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
     let mut programs = BTreeMap::new();
     for (number, record) in transcript.programs.iter().enumerate() {
         // Programs of other types, or none, are attempts at what a kernel can do.
-        let is_beside = record.kind != program::STRUCT_OPS && record.btf == first;
+        let is_beside = record.kind != program::STRUCT_OPS && record.btf == main;
         if record.btf.is_some() && (roots.contains(&number) || is_beside) {
             programs.insert(number, maker.program(record)?);
         }
@@ -88,8 +107,9 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
     }
     let used = maker.used_maps(roots.iter().map(|root| programs[root]));
     let mut elf = Elf {
-        btf: first.map_or_else(Btf::new, |btf| btfs[btf].clone()),
+        btf: main.map_or_else(Btf::new, |btf| btfs[btf].clone()),
         info: maker.info,
+        strangers: maker.strangers,
         license: roots.first().map_or(String::new(), |root| {
             transcript.programs[*root].license.clone()
         }),
@@ -111,7 +131,8 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
                 pointers: BTreeMap::new(),
                 alignment: 8,
             });
-        } else if used.contains(name) || record.kind == map::ARENA {
+        } else if used.contains(name) || record.kind == map::ARENA || transcript.ops.is_none() {
+            // A loader may fill a map before a program uses it.
             maps.push(number);
             elf.maps.push(MapVar {
                 name: name.clone(),
@@ -126,7 +147,21 @@ pub fn object(transcript: &Transcript) -> Result<Recorded, ElfError> {
         sections,
         programs,
         roots: roots.into_iter().collect(),
+        attach,
+        used,
+        btfs,
     })
+}
+
+/// The types of the scheduler's object: a loader may load others beside it.
+fn main_btf(transcript: &Transcript, roots: &BTreeSet<usize>) -> Option<usize> {
+    let of = |number: &usize| transcript.programs[*number].btf;
+    let is_op = |it: &&ProgramRecord| it.kind == program::STRUCT_OPS && it.btf.is_some();
+    match &transcript.ops {
+        Some(ops) => ops.programs.values().find_map(of),
+        None => transcript.programs.iter().find(is_op).and_then(|it| it.btf),
+    }
+    .or_else(|| roots.iter().find_map(of))
 }
 
 /// The last contents of a section that is written no more; zeroes of others.
@@ -163,10 +198,15 @@ fn section<'r>(record: &'r MapRecord, btfs: &'r [Btf]) -> Option<&'r str> {
 }
 
 /// The name of each map, none twice: what the kernel gets has 15 letters, the rest is in the BTF.
-fn names(transcript: &Transcript, btfs: &[Btf]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for record in &transcript.maps {
-        let variables = btfs.iter().flat_map(|btf| {
+/// Where two objects have a map of one name, the main object's keeps it.
+fn names(transcript: &Transcript, btfs: &[Btf], main: Option<usize>) -> Vec<String> {
+    let mut names = vec![String::new(); transcript.maps.len()];
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    order.sort_by_key(|number| transcript.maps[*number].btf != main);
+    for number in order {
+        let record = &transcript.maps[number];
+        let own = record.btf.or(main).map(|btf| &btfs[btf]);
+        let variables = own.into_iter().chain(btfs).flat_map(|btf| {
             btf.section(".maps")
                 .iter()
                 .map(|var| btf.get(var.var).name.as_str())
@@ -185,7 +225,7 @@ fn names(transcript: &Transcript, btfs: &[Btf]) -> Vec<String> {
         while names.contains(&own) {
             own.push('\'');
         }
-        names.push(own);
+        names[number] = own;
     }
     names
 }
@@ -196,9 +236,12 @@ struct Maker<'t> {
     /// Of each map its name.
     names: Vec<String>,
     originals: Originals,
+    types: &'t Btf,
     /// The BTF of the object.
     main: Option<usize>,
     functions: Vec<ObjectFunction>,
+    /// Functions whose original is not known, or is another object's.
+    strangers: BTreeSet<usize>,
     /// Functions by their BTF and type there: each program has copies of those that it calls.
     known: BTreeMap<(usize, u32), Vec<usize>>,
     info: Info,
@@ -287,8 +330,12 @@ impl Maker<'_> {
                 of_section.lines.insert(place + line.slot - start, line_at);
             }
             let name = self.btfs[btf].get(type_id).name.clone();
-            let original = self.originals.of(&name, &record.insns[range]);
-            for original in original.iter().filter(|_| Some(btf) == self.main) {
+            let original = self.originals.of(&name, &record.insns[range], self.types);
+            let original = original.filter(|_| Some(btf) == self.main);
+            if original.is_none() {
+                self.strangers.insert(self.functions.len());
+            }
+            if let Some(original) = &original {
                 for (&slot, relo) in &original.relos {
                     // Asked again, it is known by its name: libbpf's answer was the same, or none.
                     if matches!(links.get(&slot), Some(Link::Missing(_))) {

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::btf::TypeId;
 use crate::insn::Insn;
 
 /// Everything that was asked, in order.
-#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Transcript {
     /// The objects that the loader has its programs from, as far as they are found.
     pub objects: Vec<Vec<u8>>,
@@ -21,7 +23,7 @@ pub struct Transcript {
 }
 
 /// A map as it was created.
-#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct MapRecord {
     /// At most 15 bytes of its name.
     pub name: String,
@@ -41,7 +43,7 @@ pub struct MapRecord {
 }
 
 /// A program as it was loaded: relocated, with its subprograms behind it.
-#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ProgramRecord {
     /// At most 15 bytes of its name.
     pub name: String,
@@ -60,10 +62,12 @@ pub struct ProgramRecord {
     /// Where functions begin, and their types.
     pub functions: Vec<(usize, TypeId)>,
     pub lines: Vec<LineRecord>,
+    /// The loader has attached it to its target.
+    pub attached: bool,
 }
 
 /// A line of the source: offsets of strings in the program's BTF.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LineRecord {
     pub slot: usize,
     pub file: u32,
@@ -72,7 +76,7 @@ pub struct LineRecord {
 }
 
 /// A change of contents.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Step {
     /// The loader has written to memory that it shares with programs: offsets and bytes.
     Contents {
@@ -93,7 +97,7 @@ pub enum Step {
 }
 
 /// A table of ops, as the virtual kernel's `struct sched_ext_ops` lays it out.
-#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct OpsRecord {
     /// The name of its map.
     pub name: String,

@@ -178,8 +178,8 @@ pub struct SimArgs {
     pub workload: String,
     #[command(flatten)]
     pub common: SimCommon,
-    /// Schedulers: names with options, paths of .bpf.c or .bpf.o files, or `exec:PROGRAM ARGUMENTS` for a scheduler by its own loader (sim
-    /// alone); `all` for every one that has a name
+    /// Schedulers: names with options, paths of .bpf.c or .bpf.o files, or `exec:PROGRAM ARGUMENTS` for a scheduler by its own loader;
+    /// `all` for every one that has a name
     #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
     pub schedulers: String,
     /// Machine profile: a name, or the path of a .toml file
@@ -549,7 +549,7 @@ pub struct RunArgs {
     /// WORKLOAD[:option=value,…], the path of an rt-app file, or `-` for one on standard input; or a command after `--`
     #[arg(conflicts_with = "command", required_unless_present = "command", value_parser = workload)]
     pub workload: Option<String>,
-    /// Schedulers: names with options, paths of .bpf.c files, `kernel`, or `all`
+    /// Schedulers: names with options, paths of .bpf.c files, `exec:PROGRAM ARGUMENTS` for a scheduler by its own loader, `kernel`, or `all`
     #[arg(short, long, value_name = "A,B,…", value_hint = ValueHint::FilePath)]
     pub schedulers: String,
     /// In a virtual machine instead of this machine's kernel

@@ -184,3 +184,41 @@ fn a_scheduler_does_not_come_from_a_pipe() {
         "{stderr}"
     );
 }
+
+/// A loader has a process group of its own, which Ctrl-C does not reach.
+#[test]
+fn a_loader_and_the_files_made_for_it_go_with_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let begun = folder.path().join(format!("begun.{signal}"));
+        let loader = format!("exec:sh -c 'echo $$ > part && mv part begun.{signal} && sleep 60'");
+        let mut child = schedlab("sim cpu -c 2 -s", folder.path())
+            .arg(loader)
+            .env("TMPDIR", &temporary)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        let until = |done: &dyn Fn() -> bool| {
+            let began = std::time::Instant::now();
+            while !done() && began.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            done()
+        };
+        assert!(until(&|| begun.exists()));
+        let files = || temporary.read_dir().unwrap().count();
+        assert_eq!(files(), 1);
+        let kill = format!("kill -{signal} {}", child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(sent.success());
+        assert_eq!(ended(&mut child).signal(), Some(signal));
+        assert_eq!(files(), 0);
+        let loader = std::fs::read_to_string(&begun).unwrap();
+        let process = format!("/proc/{}", loader.trim());
+        assert!(until(&|| !Path::new(&process).exists()), "{process}");
+    }
+}

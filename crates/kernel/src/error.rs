@@ -83,6 +83,14 @@ pub enum Error {
         /// Its exit.
         exit: Box<Exit>,
     },
+    /// A scheduler's own loader does not load it.
+    #[error("exec:{command}: {problem}")]
+    Loader {
+        /// Its command.
+        command: String,
+        /// The fault.
+        problem: String,
+    },
     /// A workload cannot be run as it was asked for.
     #[error("{0}")]
     Workload(String),
@@ -135,6 +143,7 @@ impl Error {
                 | Error::Rejected { .. }
                 | Error::NotAttached { .. }
                 | Error::Ejected { .. }
+                | Error::Loader { .. }
         )
     }
 }

@@ -219,6 +219,7 @@ impl Experiment {
             exit: outcome.exit,
             message: outcome.message,
             dump: outcome.dump,
+            loader: outcome.loader,
             replay: self.replay(scheduler, seed, cpus),
             histograms: vec![("wakeup.latency_ns".to_owned(), outcome.wakeup_latency)],
             ..RunResult::default()

@@ -107,6 +107,12 @@ impl Group {
         }
     }
 
+    /// Sends a signal to all of the group.
+    pub fn signal(&self, signal: Signal) {
+        // Fails if no process of the group is left.
+        let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), signal);
+    }
+
     /// Ends whatever of the group still runs, at once.
     pub fn stop(&mut self) {
         if self.stopped {

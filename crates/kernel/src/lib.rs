@@ -15,6 +15,7 @@ pub mod experiment;
 mod group;
 pub mod kernel_log;
 pub mod load;
+pub mod loader;
 pub mod measure;
 mod places;
 pub mod policy;

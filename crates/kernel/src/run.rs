@@ -17,6 +17,7 @@ use crate::error::{At as _, Error, Result};
 use crate::exit::Exit;
 use crate::group::Group;
 use crate::load::{self, Loaded};
+use crate::loader::{self, Started};
 use crate::measure::{Counted, Measurement, Want};
 use crate::policy;
 use crate::probes::Reading;
@@ -42,12 +43,11 @@ pub fn stall_bound_ns(has_policy: bool) -> Option<u64> {
 pub fn check(scheduler: &Scheduler) -> Result<()> {
     let Scheduler { name, options } = scheduler;
     if let Some(command) = scheduler.exec() {
-        return Err(Error::Missing {
-            what: format!("the use of {name} in a real kernel"),
-            remedy: format!(
-                "simulate it (schedlab sim), or start `{command}` yourself and run under -s kernel"
-            ),
-        });
+        let words: Vec<OsString> = loader::words(command)?
+            .into_iter()
+            .map(OsString::from)
+            .collect();
+        return find_program(&words);
     }
     if !scheduler.is_kernels_own() {
         return load::check_options(&policy::resolve(name)?, options);
@@ -61,13 +61,81 @@ pub fn check(scheduler: &Scheduler) -> Result<()> {
     }
 }
 
+/// A scheduler that is loaded for a run.
+pub enum Policy {
+    /// By schedlab.
+    Loaded(Loaded),
+    /// By its own loader.
+    Started(Started),
+}
+
+impl Policy {
+    fn seen(&self) -> Seen<'_> {
+        match self {
+            Policy::Loaded(policy) => Seen::Loaded(policy),
+            Policy::Started(policy) => Seen::Started(policy),
+        }
+    }
+
+    /// Returns whether the kernel still schedules with it.
+    pub fn is_running(&self) -> bool {
+        self.seen().is_running()
+    }
+
+    /// Takes it out; answers with why it ended.
+    ///
+    /// # Errors
+    /// The kernel does not finish within 20 s.
+    pub fn unload(self) -> Result<Exit> {
+        match self {
+            Policy::Loaded(policy) => policy.unload(),
+            Policy::Started(policy) => policy.stop(),
+        }
+    }
+}
+
+/// A scheduler as a run sees it.
+#[derive(Clone, Copy)]
+enum Seen<'p> {
+    Loaded(&'p Loaded),
+    Started(&'p Started),
+}
+
+impl<'p> Seen<'p> {
+    fn name(self) -> &'p str {
+        match self {
+            Seen::Loaded(policy) => policy.name(),
+            Seen::Started(policy) => policy.name(),
+        }
+    }
+
+    fn is_running(self) -> bool {
+        match self {
+            Seen::Loaded(policy) => policy.is_running(),
+            Seen::Started(policy) => policy.is_running(),
+        }
+    }
+
+    /// One of schedlab's own, which counts.
+    fn loaded(self) -> Option<&'p Loaded> {
+        match self {
+            Seen::Loaded(policy) => Some(policy),
+            Seen::Started(_) => None,
+        }
+    }
+}
+
 /// Loads a scheduler; `None` for the kernel's own.
 ///
 /// # Errors
-/// As [`Loaded::load`]; also where the kernel's own is asked for while another one is loaded.
-pub fn load(scheduler: &Scheduler) -> Result<Option<Loaded>> {
+/// As [`Loaded::load`] or [`Started::start`]; also where the kernel's own is asked for while another one is loaded.
+pub fn load(scheduler: &Scheduler) -> Result<Option<Policy>> {
+    if let Some(command) = scheduler.exec() {
+        return Started::start(command).map(|policy| Some(Policy::Started(policy)));
+    }
     if !scheduler.is_kernels_own() {
-        return Loaded::load(&policy::resolve(&scheduler.name)?, &scheduler.options).map(Some);
+        let policy = Loaded::load(&policy::resolve(&scheduler.name)?, &scheduler.options)?;
+        return Ok(Some(Policy::Loaded(policy)));
     }
     check(scheduler)?;
     match crate::scx::state() {
@@ -113,6 +181,8 @@ pub struct Outcome {
     pub shown: Option<Sources>,
     /// Wakeup latencies: smallest value, largest value, count of each bucket.
     pub wakeup_latency: Vec<(u64, u64, u64)>,
+    /// Of a scheduler by its own loader: the version, in the loader's words.
+    pub loader: Option<String>,
 }
 
 impl Outcome {
@@ -129,6 +199,7 @@ impl Outcome {
             told: Measures::default(),
             shown: None,
             wakeup_latency: Vec::new(),
+            loader: None,
         }
     }
 
@@ -165,9 +236,26 @@ pub fn run_told(scheduler: &Scheduler, job: &Job, listener: &mut dyn Listener) -
         Err(Error::Ejected { exit, .. }) => return Ok(judge(End::Ejected, Some(*exit), &[], job)),
         loaded => loaded?,
     };
-    let observed = observe(policy.as_ref(), job, measurement, listener)?;
-    let exit = policy.map(Loaded::unload).transpose()?;
-    Ok(observed.judge(exit, job))
+    let observed = observe(
+        policy.as_ref().map(Policy::seen),
+        job,
+        measurement,
+        listener,
+    )?;
+    let started = policy.as_ref().and_then(|policy| match policy {
+        Policy::Started(policy) => Some((policy.version().map(str::to_owned), policy.why_ended())),
+        Policy::Loaded(_) => None,
+    });
+    let exit = policy.map(Policy::unload).transpose()?;
+    let mut outcome = observed.judge(exit, job);
+    if let Some((version, why)) = started {
+        outcome.loader = version;
+        // The kernel tells the reason to its loader alone.
+        if let (RunExit::Ejected, Some(why)) = (outcome.exit, why) {
+            outcome.message = Some(why);
+        }
+    }
+    Ok(outcome)
 }
 
 /// As [`run`], under a policy that is loaded and stays so.
@@ -177,7 +265,7 @@ pub fn run_told(scheduler: &Scheduler, job: &Job, listener: &mut dyn Listener) -
 pub fn run_under(policy: &Loaded, job: &Job) -> Result<Outcome> {
     find_program(&job.command)?;
     let measurement = attach(job)?;
-    let observed = observe(Some(policy), job, measurement, &mut ())?;
+    let observed = observe(Some(Seen::Loaded(policy)), job, measurement, &mut ())?;
     let exit = (!policy.is_running()).then(|| policy.exit());
     Ok(observed.judge(exit, job))
 }
@@ -198,7 +286,7 @@ struct Observed {
 }
 
 fn observe(
-    policy: Option<&Loaded>,
+    policy: Option<Seen<'_>>,
     job: &Job,
     mut measurement: Measurement,
     listener: &mut dyn Listener,
@@ -224,7 +312,8 @@ fn observe(
         ))
     ));
     let mut group = Group::spawn(&mut command, None)?;
-    let before = match policy {
+    let counts = policy.and_then(Seen::loaded);
+    let before = match counts {
         Some(policy) => {
             Reading::clear_maxima(policy)?;
             Reading::take(policy)?
@@ -255,8 +344,8 @@ fn observe(
     };
     let end = waited
         .until_ended(&mut group, &mut told)?
-        .under(policy.is_none_or(Loaded::is_running));
-    let after = match policy {
+        .under(policy.is_none_or(Seen::is_running));
+    let after = match counts {
         Some(policy) => Reading::take(policy)?,
         None => None,
     };
@@ -337,7 +426,7 @@ impl End {
 /// Waiting for the end of a run.
 struct Wait<'a> {
     measurement: &'a mut Measurement,
-    policy: Option<&'a Loaded>,
+    policy: Option<Seen<'a>>,
     started: Instant,
     timeout: Duration,
 }

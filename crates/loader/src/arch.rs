@@ -8,6 +8,19 @@ pub const AUDIT: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 pub const AUDIT: u32 = 0xc000_00b7;
 
+/// The change of what is at a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    MakeFolder,
+    Remove,
+    RemoveFolder,
+    /// A flag says whether it is a folder.
+    RemoveAt,
+    /// Mode, owner, times, extended attributes.
+    Attributes,
+    Other,
+}
+
 /// A system call, whatever its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
@@ -26,16 +39,25 @@ pub enum Call {
     Readlink,
     ReadlinkAt,
     Statfs,
-    /// Changes what is at the path of argument 0, or of 0 and 1.
-    Change(u8),
+    /// Changes what is at the path of argument 0.
+    Change(Change),
+    /// The same at the paths of arguments 0 and 1.
+    Change2(Change),
     /// The same with a folder's descriptor before each path.
-    ChangeAt(u8),
+    ChangeAt(Change),
+    ChangeAt2(Change),
+    /// Changes the file of a descriptor, which may be open for reading alone.
+    ChangeOpen(Change),
+    /// Would bring calls past the filter.
+    Refused,
     /// The path of argument 1 is the new one; argument 0 is text.
     Symlink,
     SymlinkAt,
     Bind,
     Connect,
     Uname,
+    /// Runs untouched, and is noted.
+    Sysinfo,
     Affinity,
     SetAffinity,
     Limit,
@@ -43,6 +65,9 @@ pub enum Call {
     Ioctl,
     EpollCtl,
 }
+
+/// `fchmodat2()`, of Linux 6.6, has one number on all processors; not every libc's table has it.
+const SYS_FCHMODAT2: c_long = 452;
 
 /// System calls that are answered wherever they are there.
 const COMMON: &[(c_long, Call)] = &[
@@ -55,19 +80,31 @@ const COMMON: &[(c_long, Call)] = &[
     (libc::SYS_faccessat2, Call::AccessAt),
     (libc::SYS_readlinkat, Call::ReadlinkAt),
     (libc::SYS_statfs, Call::Statfs),
-    (libc::SYS_truncate, Call::Change(1)),
-    (libc::SYS_mkdirat, Call::ChangeAt(1)),
-    (libc::SYS_mknodat, Call::ChangeAt(1)),
-    (libc::SYS_unlinkat, Call::ChangeAt(1)),
-    (libc::SYS_fchmodat, Call::ChangeAt(1)),
-    (libc::SYS_fchownat, Call::ChangeAt(1)),
-    (libc::SYS_renameat, Call::ChangeAt(2)),
-    (libc::SYS_renameat2, Call::ChangeAt(2)),
-    (libc::SYS_linkat, Call::ChangeAt(2)),
+    (libc::SYS_truncate, Call::Change(Change::Other)),
+    (libc::SYS_mkdirat, Call::ChangeAt(Change::MakeFolder)),
+    (libc::SYS_mknodat, Call::ChangeAt(Change::Other)),
+    (libc::SYS_unlinkat, Call::ChangeAt(Change::RemoveAt)),
+    (libc::SYS_fchmodat, Call::ChangeAt(Change::Attributes)),
+    (SYS_FCHMODAT2, Call::ChangeAt(Change::Attributes)),
+    (libc::SYS_fchownat, Call::ChangeAt(Change::Attributes)),
+    (libc::SYS_utimensat, Call::ChangeAt(Change::Attributes)),
+    (libc::SYS_setxattr, Call::Change(Change::Attributes)),
+    (libc::SYS_lsetxattr, Call::Change(Change::Attributes)),
+    (libc::SYS_removexattr, Call::Change(Change::Attributes)),
+    (libc::SYS_lremovexattr, Call::Change(Change::Attributes)),
+    (libc::SYS_fchmod, Call::ChangeOpen(Change::Attributes)),
+    (libc::SYS_fchown, Call::ChangeOpen(Change::Attributes)),
+    (libc::SYS_fsetxattr, Call::ChangeOpen(Change::Attributes)),
+    (libc::SYS_fremovexattr, Call::ChangeOpen(Change::Attributes)),
+    (libc::SYS_io_uring_setup, Call::Refused),
+    (libc::SYS_renameat, Call::ChangeAt2(Change::Other)),
+    (libc::SYS_renameat2, Call::ChangeAt2(Change::Other)),
+    (libc::SYS_linkat, Call::ChangeAt2(Change::Other)),
     (libc::SYS_symlinkat, Call::SymlinkAt),
     (libc::SYS_bind, Call::Bind),
     (libc::SYS_connect, Call::Connect),
     (libc::SYS_uname, Call::Uname),
+    (libc::SYS_sysinfo, Call::Sysinfo),
     (libc::SYS_sched_getaffinity, Call::Affinity),
     (libc::SYS_sched_setaffinity, Call::SetAffinity),
     (libc::SYS_prlimit64, Call::Limit),
@@ -86,15 +123,18 @@ const OLD: &[(c_long, Call)] = &[
     (libc::SYS_lstat, Call::Lstat),
     (libc::SYS_access, Call::Access),
     (libc::SYS_readlink, Call::Readlink),
-    (libc::SYS_mkdir, Call::Change(1)),
-    (libc::SYS_rmdir, Call::Change(1)),
-    (libc::SYS_unlink, Call::Change(1)),
-    (libc::SYS_chmod, Call::Change(1)),
-    (libc::SYS_chown, Call::Change(1)),
-    (libc::SYS_lchown, Call::Change(1)),
-    (libc::SYS_mknod, Call::Change(1)),
-    (libc::SYS_rename, Call::Change(2)),
-    (libc::SYS_link, Call::Change(2)),
+    (libc::SYS_mkdir, Call::Change(Change::MakeFolder)),
+    (libc::SYS_rmdir, Call::Change(Change::RemoveFolder)),
+    (libc::SYS_unlink, Call::Change(Change::Remove)),
+    (libc::SYS_chmod, Call::Change(Change::Attributes)),
+    (libc::SYS_chown, Call::Change(Change::Attributes)),
+    (libc::SYS_lchown, Call::Change(Change::Attributes)),
+    (libc::SYS_utime, Call::Change(Change::Attributes)),
+    (libc::SYS_utimes, Call::Change(Change::Attributes)),
+    (libc::SYS_futimesat, Call::ChangeAt(Change::Attributes)),
+    (libc::SYS_mknod, Call::Change(Change::Other)),
+    (libc::SYS_rename, Call::Change2(Change::Other)),
+    (libc::SYS_link, Call::Change2(Change::Other)),
     (libc::SYS_symlink, Call::Symlink),
 ];
 #[cfg(not(target_arch = "x86_64"))]

@@ -28,6 +28,16 @@ pub enum RecordError {
         seconds: u64,
         said: String,
     },
+    /// It goes on, and does not attach.
+    #[error("{program} has run for {seconds} s and attached no scheduler{said}")]
+    Late {
+        program: String,
+        seconds: u64,
+        said: String,
+    },
+    /// This program ends.
+    #[error("{program} is ended before it has attached a scheduler: schedlab ends")]
+    Interrupted { program: String },
     /// A program or a map of it.
     #[error("{0}")]
     Program(String),

@@ -108,6 +108,8 @@ pub struct Supervised {
     pub child: Child,
     /// Where its calls arrive.
     pub listener: OwnedFd,
+    /// The host gives it other addresses each time.
+    pub is_random: bool,
 }
 
 /// Starts a program under the filter.
@@ -124,8 +126,12 @@ pub fn start(command: &mut Command) -> io::Result<Supervised> {
     }
     let child = command.spawn()?;
     drop(theirs);
-    let listener = receive(ours.as_fd())?;
-    Ok(Supervised { child, listener })
+    let (listener, is_random) = receive(ours.as_fd())?;
+    Ok(Supervised {
+        child,
+        listener,
+        is_random,
+    })
 }
 
 fn checked(status: c_long) -> io::Result<c_long> {
@@ -146,7 +152,7 @@ unsafe fn enter(program: &[sock_filter], channel: RawFd) -> io::Result<()> {
         checked(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0).into())?;
         checked(libc::setpgid(0, 0).into())?;
         // Addresses are the same each time: some loaders put them into maps. Where the host refuses that, they differ.
-        libc::personality(libc::ADDR_NO_RANDOMIZE as c_ulong);
+        let is_random = libc::personality(libc::ADDR_NO_RANDOMIZE as c_ulong) < 0;
         checked(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())?;
         let filter = libc::sock_fprog {
             len: program.len() as u16,
@@ -159,27 +165,27 @@ unsafe fn enter(program: &[sock_filter], channel: RawFd) -> io::Result<()> {
             &raw const filter,
         ))?;
         let listener = BorrowedFd::borrow_raw(listener as RawFd);
-        send(BorrowedFd::borrow_raw(channel), listener)
+        send(BorrowedFd::borrow_raw(channel), listener, is_random)
     }
 }
 
-/// Sends a descriptor. Allocates nothing: it runs between fork and exec.
-fn send(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+/// Sends a descriptor and a word. Allocates nothing: it runs between fork and exec.
+fn send(channel: BorrowedFd<'_>, descriptor: BorrowedFd<'_>, word: bool) -> io::Result<()> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     let descriptors = [descriptor];
     control.push(SendAncillaryMessage::ScmRights(&descriptors));
     sendmsg(
         channel,
-        &[IoSlice::new(&[0])],
+        &[IoSlice::new(&[u8::from(word)])],
         &mut control,
         SendFlags::empty(),
     )?;
     Ok(())
 }
 
-/// Receives a descriptor.
-fn receive(channel: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// Receives a descriptor and a word.
+fn receive(channel: BorrowedFd<'_>) -> io::Result<(OwnedFd, bool)> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let mut byte = [0];
@@ -189,5 +195,7 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    descriptor.ok_or_else(|| io::Error::other("the new process has sent no descriptor"))
+    let descriptor =
+        descriptor.ok_or_else(|| io::Error::other("the new process has sent no descriptor"))?;
+    Ok((descriptor, byte[0] != 0))
 }

@@ -1,10 +1,9 @@
 //! The commands of bpf(2): what is created is kept in the transcript, what programs do is asked of a [`World`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
 
 use schedlab_bpf::btf::{Btf, Kind};
 use schedlab_bpf::insn::{Insn, wide};
@@ -68,8 +67,6 @@ pub struct Kernel<'w> {
     btfs: Vec<Option<Btf>>,
     /// Of each map the memory that it shares, or a file that only stands for it.
     maps: Vec<MapFile>,
-    /// The files of the programs that have loaded types: a loader has its objects in its own.
-    pub programs: BTreeSet<PathBuf>,
     /// The scheduler is attached: the transcript is complete.
     pub attached: bool,
 }
@@ -118,7 +115,6 @@ impl<'w> Kernel<'w> {
             transcript: Transcript::default(),
             btfs: Vec::new(),
             maps: Vec::new(),
-            programs: BTreeSet::new(),
             attached: false,
         }
     }
@@ -150,7 +146,11 @@ impl<'w> Kernel<'w> {
             command::PROG_TEST_RUN => self.test_run(&call),
             command::INFO => self.info(&call),
             command::LINK_CREATE => self.create_link(&call),
-            command::RAW_TRACEPOINT_OPEN | command::ITER_CREATE | command::ENABLE_STATS => {
+            command::RAW_TRACEPOINT_OPEN => {
+                self.attach(&call, 8);
+                Ok(Reply::Descriptor(token("link", 0, 0)?.into(), true))
+            }
+            command::ITER_CREATE | command::ENABLE_STATS => {
                 Ok(Reply::Descriptor(token("link", 0, 0)?.into(), true))
             }
             command::PROG_BIND_MAP | command::PROG_ASSOC_STRUCT_OPS | command::OBJ_PIN => OK,
@@ -173,8 +173,6 @@ impl<'w> Kernel<'w> {
         let bytes = call
             .memory
             .read(call.attr.wide(0), call.attr.word(16) as usize)?;
-        let program = std::fs::read_link(format!("/proc/{}/exe", call.asked.thread));
-        self.programs.extend(program);
         let number = self.btfs.len();
         self.btfs.push(Btf::parse(&bytes).ok());
         self.transcript.btfs.push(bytes);
@@ -473,6 +471,8 @@ impl<'w> Kernel<'w> {
                 there.then_some(value)
             }
             MapFile::Token(_) => {
+                // The first question may make the world, and constants must have their values by then.
+                self.gather()?;
                 let found = self.world.lookup(&self.transcript, map, &key);
                 found.map_err(RecordError::Program)?
             }
@@ -502,6 +502,7 @@ impl<'w> Kernel<'w> {
             0 => None,
             at => Some(call.memory.read(at, key_size)?),
         };
+        self.gather()?;
         let next = self.world.next_key(&self.transcript, map, key.as_deref());
         match next.map_err(RecordError::Program)? {
             Some(key) => {
@@ -609,6 +610,13 @@ impl<'w> Kernel<'w> {
         OK
     }
 
+    /// Notes that a program is attached to its target; its descriptor is at a place of the attributes.
+    fn attach(&mut self, call: &Call<'_>, at: usize) {
+        if let Some(Object::Program(number)) = call.object(call.attr.word(at)) {
+            self.transcript.programs[number].attached = true;
+        }
+    }
+
     fn create_link(&mut self, call: &Call<'_>) -> Answer {
         /// `BPF_PERF_EVENT`, which loaders try on no event.
         const PERF_EVENT: u32 = 41;
@@ -618,6 +626,8 @@ impl<'w> Kernel<'w> {
             self.attached = self.transcript.ops.is_some();
         } else if call.attr.word(8) == PERF_EVENT && call.attr.word(4) as i32 == -1 {
             return refuse(libc::EBADF);
+        } else {
+            self.attach(call, 0);
         }
         Ok(Reply::Descriptor(token("link", 0, 0)?.into(), true))
     }

@@ -11,40 +11,104 @@ mod filter;
 mod kernel;
 mod notify;
 mod paths;
+mod seen;
 mod shared;
 mod tree;
 
 use std::cell::RefCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use schedlab_bpf::originals;
 use schedlab_bpf::transcript::{Transcript, World};
+use serde::{Deserialize, Serialize};
 
 use arch::Call;
+use attr::command;
 pub use error::RecordError;
 use kernel::{Failure, Kernel, Object, token};
 use notify::{Asked, Next, Reply};
 use paths::Paths;
+pub use seen::{Question, Seen};
 pub use tree::Facts;
 use tree::Tree;
 
 /// A loader to run.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Order {
     pub program: OsString,
     pub arguments: Vec<OsString>,
     /// Its working folder, the only one in which it may write.
     pub folder: PathBuf,
-    /// So long it may do nothing that is seen here.
-    pub patience: Duration,
+    /// An empty folder for the virtual kernel's files, which the caller removes.
+    pub files: PathBuf,
+    pub patience: Patience,
+    /// Whether the caller is about to end: the loader is given up then.
+    pub is_ending: fn() -> bool,
 }
+
+/// How long a loader may take, in time of the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// So long it may ask for nothing and use no CPU.
+    pub idle: Duration,
+    /// So long it may take until it has attached its scheduler.
+    pub whole: Duration,
+}
+
+/// The work of a loader.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Record {
+    pub transcript: Transcript,
+    /// Notes for its user.
+    pub notes: Vec<String>,
+    /// Its questions to the host.
+    pub seen: Seen,
+}
+
+/// Variables of the environment by which a shell keeps count of itself: a loader does not see them.
+const OF_SHELL: [&str; 3] = ["_", "OLDPWD", "SHLVL"];
+
+/// Returns what a loader sees of this process: its environment and its user.
+pub fn surroundings() -> Vec<(String, String)> {
+    let text = |it: OsString| it.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let mut all: Vec<(String, String)> = variables
+        .filter(|(name, _)| !OF_SHELL.contains(&name.as_str()))
+        .collect();
+    all.sort();
+    // SAFETY: a system call without arguments.
+    let user = unsafe { libc::geteuid() };
+    all.push((String::new(), user.to_string()));
+    all
+}
+
+/// Returns the file of a program as a shell finds it; a name that is not found as it is.
+pub fn find(program: &OsStr) -> PathBuf {
+    let name = Path::new(program);
+    if name.components().count() > 1 {
+        return name.to_owned();
+    }
+    let is_program = |path: &PathBuf| {
+        let mode = path.metadata().map_or(0, |it| it.permissions().mode());
+        path.is_file() && mode & 0o111 != 0
+    };
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let paths = std::env::split_paths(&folders).map(|folder| folder.join(name));
+    paths
+        .into_iter()
+        .find(is_program)
+        .unwrap_or_else(|| name.to_owned())
+}
+
+/// How long the output of a loader that was ended is waited for: a process that it has left behind may hold the pipe.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Lines of its output that are kept.
 const LINES_KEPT: usize = 40;
@@ -57,11 +121,15 @@ pub fn record(
     order: &Order,
     facts: &Facts<'_>,
     world: &mut dyn World,
-) -> Result<Transcript, RecordError> {
+) -> Result<Record, RecordError> {
     let program = order.program.to_string_lossy().into_owned();
-    let tree = Tree::new(facts).map_err(RecordError::Host)?;
-    let mut command = Command::new(&order.program);
+    let tree = Tree::new(facts, &order.files).map_err(RecordError::Host)?;
+    let mut command = Command::new(find(&order.program));
+    for name in OF_SHELL {
+        command.env_remove(name);
+    }
     command
+        .arg0(&order.program)
         .args(&order.arguments)
         .current_dir(&order.folder)
         .stdin(Stdio::null())
@@ -74,11 +142,12 @@ pub fn record(
             reason,
         },
     })?;
+    let is_random = started.is_random;
     let mut loader = Loader {
         child: started.child,
         listener: started.listener,
         said: Said::default(),
-        readers: Vec::new(),
+        open: None,
     };
     loader.listen();
     let folder = order
@@ -90,29 +159,36 @@ pub fn record(
         paths: Paths {
             tree,
             folder,
-            objects: RefCell::default(),
+            found: RefCell::default(),
+            seen: RefCell::default(),
         },
         kernel: Kernel::new(facts.types, nr_cpus, world),
         release: facts.release.to_owned(),
         nr_cpus,
     };
-    let end = supervisor.serve(&loader.listener, order.patience)?;
-    let how = match end {
+    let (status, said) = match supervisor.serve(&loader, order)? {
         End::Attached => {
             drop(loader);
             supervisor.kernel.gather().map_err(RecordError::Host)?;
-            return Ok(supervisor.transcript());
+            return Ok(supervisor.record(is_random));
         }
         End::Idle => {
             return Err(RecordError::Idle {
                 program,
-                seconds: order.patience.as_secs(),
+                seconds: order.patience.idle.as_secs(),
                 said: loader.end().1,
             });
         }
+        End::Late => {
+            return Err(RecordError::Late {
+                program,
+                seconds: order.patience.whole.as_secs(),
+                said: loader.end().1,
+            });
+        }
+        End::Ending => return Err(RecordError::Interrupted { program }),
         End::Gone => loader.end(),
     };
-    let (status, said) = how;
     Err(RecordError::Ended {
         program,
         how: status.map_or_else(|| "killed".to_owned(), |status| status.to_string()),
@@ -154,7 +230,8 @@ struct Loader {
     child: Child,
     listener: OwnedFd,
     said: Said,
-    readers: Vec<JoinHandle<()>>,
+    /// Is disconnected where both streams have come to their ends.
+    open: Option<mpsc::Receiver<()>>,
 }
 
 impl Loader {
@@ -164,9 +241,13 @@ impl Loader {
             self.child.stdout.take().map(|stream| Box::new(stream) as _),
             self.child.stderr.take().map(|stream| Box::new(stream) as _),
         ];
+        let (sender, receiver) = mpsc::channel();
+        self.open = Some(receiver);
         for stream in streams.into_iter().flatten() {
             let lines = Arc::clone(&self.said.0);
-            self.readers.push(std::thread::spawn(move || {
+            let open = sender.clone();
+            std::thread::spawn(move || {
+                let _open: mpsc::Sender<()> = open;
                 for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
                     let line = String::from_utf8_lossy(&line).into_owned();
                     let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,8 +258,29 @@ impl Loader {
                         lines.push(line);
                     }
                 }
-            }));
+            });
         }
+    }
+
+    /// The time of CPUs that its processes have used, in ticks; those that it waited for are in it.
+    fn used(&self) -> u64 {
+        let group = self.child.id().to_string();
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let times = processes.filter_map(|process| {
+            let name = process.file_name();
+            name.to_str()?.parse::<u32>().ok()?;
+            let stat = std::fs::read_to_string(process.path().join("stat")).ok()?;
+            // The name of a program may have spaces and brackets (proc_pid_stat(5)).
+            let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+            let is_ours = *fields.get(2)? == group;
+            let times = fields.get(11..15)?.iter();
+            is_ours.then(|| {
+                times
+                    .filter_map(|time| time.parse::<u64>().ok())
+                    .sum::<u64>()
+            })
+        });
+        times.sum()
     }
 
     /// Ends it, and all that it has started; answers how it ended by itself, and with what words.
@@ -187,8 +289,8 @@ impl Loader {
         // SAFETY: the process group is the child's own.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let status = status.or_else(|| self.child.wait().ok());
-        for reader in self.readers.drain(..) {
-            let _ = reader.join();
+        if let Some(open) = self.open.take() {
+            let _ = open.recv_timeout(LAST_WORDS);
         }
         (status, self.said.text())
     }
@@ -205,6 +307,9 @@ enum End {
     Attached,
     Gone,
     Idle,
+    Late,
+    /// The caller ends.
+    Ending,
 }
 
 struct Supervisor<'w> {
@@ -215,12 +320,29 @@ struct Supervisor<'w> {
 }
 
 impl Supervisor<'_> {
-    fn serve(&mut self, listener: &OwnedFd, patience: Duration) -> Result<End, RecordError> {
-        let mut last = Instant::now();
+    fn serve(&mut self, loader: &Loader, order: &Order) -> Result<End, RecordError> {
+        let listener = &loader.listener;
+        let began = Instant::now();
+        let (mut last, mut looked, mut used) = (began, began, 0);
         loop {
-            match notify::next(listener, Duration::from_millis(200)).map_err(RecordError::Host)? {
+            if (order.is_ending)() {
+                return Ok(End::Ending);
+            }
+            if began.elapsed() > order.patience.whole {
+                return Ok(End::Late);
+            }
+            match notify::next(listener, Duration::from_millis(100)).map_err(RecordError::Host)? {
                 Next::Gone => return Ok(End::Gone),
-                Next::Nothing if last.elapsed() > patience => return Ok(End::Idle),
+                // One that computes asks for nothing.
+                Next::Nothing if looked.max(last).elapsed() > order.patience.idle / 8 => {
+                    looked = Instant::now();
+                    let now = loader.used();
+                    if now > used {
+                        (last, used) = (looked, now);
+                    } else if last.elapsed() > order.patience.idle {
+                        return Ok(End::Idle);
+                    }
+                }
                 Next::Nothing => {}
                 Next::Asked(asked) => {
                     last = Instant::now();
@@ -239,15 +361,25 @@ impl Supervisor<'_> {
     }
 
     /// Everything that was asked, with the objects that the loader has its programs from.
-    fn transcript(self) -> Transcript {
-        let mut files = self.paths.objects.take();
-        files.extend(self.kernel.programs);
-        let mut transcript = self.kernel.transcript;
-        for file in files.iter().filter_map(|path| std::fs::read(path).ok()) {
-            let found = originals::find(&file).into_iter();
-            transcript.objects.extend(found.map(<[u8]>::to_vec));
+    fn record(self, is_random: bool) -> Record {
+        let (found, mut seen) = (self.paths.found.take(), self.paths.seen.take());
+        if is_random {
+            seen.doubt("its addresses differ from run to run".to_owned());
         }
-        transcript
+        let mut transcript = self.kernel.transcript;
+        transcript.objects = found.objects;
+        let mut notes = found.notes;
+        if is_random {
+            notes.push(
+                "this host refuses personality(2): addresses of the loader differ from run to run, and so may what it puts into maps"
+                    .to_owned(),
+            );
+        }
+        Record {
+            transcript,
+            notes,
+            seen,
+        }
     }
 
     fn answer(&mut self, asked: &Asked) -> Result<Reply, Failure> {
@@ -255,13 +387,24 @@ impl Supervisor<'_> {
             return Ok(Reply::Untouched);
         };
         match call {
-            Call::Bpf => self.kernel.bpf(asked),
+            Call::Bpf => {
+                if asked.arguments[0] == command::BTF_LOAD {
+                    self.paths.look_at_program(asked);
+                }
+                self.kernel.bpf(asked)
+            }
             Call::Uname => {
                 asked.memory()?.write(asked.arguments[0], &self.uname())?;
                 Ok(Reply::Value(0))
             }
             Call::Affinity => self.affinity(asked),
+            Call::Sysinfo => {
+                self.paths.seen.borrow_mut().note(Question::Memory);
+                Ok(Reply::Untouched)
+            }
             Call::SetAffinity | Call::Limit => Ok(Reply::Value(0)),
+            // Programs have to do without where a kernel is built without it.
+            Call::Refused => Ok(Reply::Error(libc::ENOSYS)),
             Call::PerfEventOpen => Ok(Reply::Descriptor(token("event", 0, 0)?.into(), true)),
             Call::Ioctl => Ok(self.of_ours(asked, 0)),
             // It announces nothing.

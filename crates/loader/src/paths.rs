@@ -5,17 +5,19 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use libc::{c_int, c_long};
+use schedlab_bpf::originals;
 
-use crate::arch::Call;
+use crate::arch::{Call, Change};
 use crate::notify::{Asked, Memory, Reply};
-use crate::tree::{Tree, normal};
+use crate::seen::{Question, Seen};
+use crate::tree::{self, Tree, normal};
 
 /// Files of the host that may be written.
 const DEVICES: [&str; 5] = [
@@ -31,13 +33,72 @@ pub struct Paths {
     pub tree: Tree,
     /// The only folder of the host that may be written.
     pub folder: PathBuf,
-    /// Objects that were opened.
-    pub objects: RefCell<BTreeSet<PathBuf>>,
+    pub found: RefCell<Found>,
+    /// The loader's questions to the host.
+    pub seen: RefCell<Seen>,
+}
+
+/// Holds the objects for BPF in files that the loader reads: one may have any name, or be a part of a program or library.
+#[derive(Default)]
+pub struct Found {
+    /// Files that were looked at.
+    files: BTreeSet<PathBuf>,
+    pub objects: Vec<Vec<u8>>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+impl Found {
+    /// Looks for objects in a file at a path, which is another name of `file`.
+    fn look(&mut self, file: &Path, path: &Path) {
+        if !self.files.insert(file.to_owned()) {
+            return;
+        }
+        match elf(path) {
+            Ok(None) => {}
+            Ok(Some(bytes)) => {
+                for object in originals::find(&bytes) {
+                    if !self.objects.iter().any(|known| known == object) {
+                        self.objects.push(object.to_vec());
+                    }
+                }
+            }
+            // The loader does not find it either.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.notes.push(format!(
+                "{} cannot be read ({error}): if the scheduler's object is in it, faults name lines of its source in place of fields",
+                file.display()
+            )),
+        }
+    }
+}
+
+fn is_device(path: &Path) -> bool {
+    DEVICES.iter().any(|device| path == Path::new(device)) || path.starts_with("/dev/pts")
+}
+
+/// Reads a file if it is an ELF.
+fn elf(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    const MAGIC: &[u8] = b"\x7fELF";
+    // A pipe or a device is not read.
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    file.by_ref()
+        .take(MAGIC.len() as u64)
+        .read_to_end(&mut bytes)?;
+    if bytes != MAGIC {
+        return Ok(None);
+    }
+    file.read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
 }
 
 /// A path that a call names.
 struct Named {
-    /// On the host, without symbolic links followed.
+    /// As the program means it, without symbolic links followed.
     host: PathBuf,
     /// In the virtual kernel's folder.
     ours: Option<PathBuf>,
@@ -94,16 +155,17 @@ impl Paths {
             Call::Readlink => self.readlink(asked, &memory, (HERE, a[0]), (a[1], a[2])),
             Call::ReadlinkAt => self.readlink(asked, &memory, (a[0], a[1]), (a[2], a[3])),
             Call::Statfs => self.statfs(asked, &memory),
-            Call::Change(paths) => {
-                let paths = a[..paths.into()].iter().map(|&at| (HERE, at));
-                self.change(asked, &memory, paths)
+            Call::Change(change) => self.change(asked, &memory, change, &[(HERE, a[0])]),
+            Call::Change2(change) => {
+                self.change(asked, &memory, change, &[(HERE, a[0]), (HERE, a[1])])
             }
-            Call::ChangeAt(1) => self.change_at(asked, &memory),
-            Call::ChangeAt(_) => {
-                self.change(asked, &memory, [(a[0], a[1]), (a[2], a[3])].into_iter())
+            Call::ChangeAt(change) => self.change(asked, &memory, change, &[(a[0], a[1])]),
+            Call::ChangeAt2(change) => {
+                self.change(asked, &memory, change, &[(a[0], a[1]), (a[2], a[3])])
             }
-            Call::Symlink => self.change(asked, &memory, [(HERE, a[1])].into_iter()),
-            Call::SymlinkAt => self.change(asked, &memory, [(a[1], a[2])].into_iter()),
+            Call::Symlink => self.change(asked, &memory, Change::Other, &[(HERE, a[1])]),
+            Call::SymlinkAt => self.change(asked, &memory, Change::Other, &[(a[1], a[2])]),
+            Call::ChangeOpen(change) => self.change(asked, &memory, change, &[(a[0], 0)]),
             Call::Bind => self.bind(asked, &memory),
             Call::Connect => self.connect(asked, &memory),
             _ => Ok(Reply::Untouched),
@@ -111,7 +173,10 @@ impl Paths {
     }
 
     fn named(&self, asked: &Asked, memory: &Memory, (folder, at): (u64, u64)) -> io::Result<Named> {
-        let text = memory.text(at)?;
+        let text = match at {
+            0 => Vec::new(),
+            at => memory.text(at)?,
+        };
         let path = PathBuf::from(std::ffi::OsString::from_vec(text));
         let base = || -> io::Result<PathBuf> {
             let link = match folder as i32 {
@@ -126,17 +191,38 @@ impl Paths {
             false => base()?.join(path),
         };
         let host = normal(&path);
-        let ours = self
-            .tree
-            .place(&host)
-            .or_else(|| self.tree.has(&host).then(|| host.clone()));
-        Ok(Named { host, ours })
+        // A descriptor of a folder leads there by its own name.
+        Ok(match self.tree.virtual_path(&host) {
+            Some(path) => Named {
+                host: path,
+                ours: Some(host),
+            },
+            None => Named {
+                ours: self.tree.place(&host),
+                host,
+            },
+        })
+    }
+
+    /// Looks at the program that a thread runs: it may have its objects in its own file.
+    pub fn look_at_program(&self, asked: &Asked) {
+        let path = PathBuf::from(format!("/proc/{}/exe", asked.thread));
+        // A file of this name may be gone.
+        if let Ok(name) = std::fs::read_link(&path) {
+            self.found.borrow_mut().look(&name, &path);
+            self.seen.borrow_mut().ask(&name, Question::Contents);
+        }
+    }
+
+    /// A loader that changes files may find others next time.
+    fn writes(&self, path: &Path) {
+        let why = format!("it writes {}", path.display());
+        self.seen.borrow_mut().doubt(why);
     }
 
     /// Whether the host's file may be written.
     fn may_write(&self, path: &Path) -> bool {
-        DEVICES.iter().any(|device| path == Path::new(device))
-            || path.starts_with("/dev/pts")
+        is_device(path)
             || path.starts_with("/proc/self")
             // Where folders above it are symbolic links, the file is elsewhere.
             || resolved(path).starts_with(&self.folder)
@@ -155,14 +241,28 @@ impl Paths {
             || flags & (libc::O_CREAT | libc::O_TRUNC) != 0
             || flags & libc::O_TMPFILE == libc::O_TMPFILE;
         let Some(ours) = &named.ours else {
-            if named.host.extension().is_some_and(|ending| ending == "o") {
-                self.objects.borrow_mut().insert(named.host.clone());
+            let is_read = flags & libc::O_ACCMODE != libc::O_WRONLY
+                && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0;
+            self.look_at_program(asked);
+            if writes && self.may_write(&named.host) && !is_device(&named.host) {
+                self.writes(&named.host);
+            } else {
+                self.seen.borrow_mut().ask(&named.host, Question::Contents);
+            }
+            if is_read {
+                let path = own_process(&named.host, asked.thread);
+                self.found.borrow_mut().look(&named.host, &path);
             }
             return match !writes || self.may_write(&named.host) {
                 true => Ok(Reply::Untouched),
                 false => errno(libc::EROFS),
             };
         };
+        let makes = flags & libc::O_CREAT != 0 && !ours.exists()
+            || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+        if makes && !tree::may_change(&named.host) {
+            return errno(libc::EROFS);
+        }
         // SAFETY: a system call with a path; the descriptor is ours.
         let file = unsafe {
             let path = c_path(ours);
@@ -180,11 +280,13 @@ impl Paths {
         let named = self.named(asked, memory, at)?;
         let Some(ours) = named
             .ours
+            .as_ref()
             .filter(|_| flags as c_int & libc::AT_EMPTY_PATH == 0)
         else {
+            self.asks_status(&named.host, flags);
             return Ok(Reply::Untouched);
         };
-        let path = c_path(&ours);
+        let path = c_path(ours);
         // SAFETY: the call fills the structure.
         unsafe {
             let mut stat: libc::stat = zeroed();
@@ -199,6 +301,12 @@ impl Paths {
         Ok(Reply::Value(0))
     }
 
+    fn asks_status(&self, path: &Path, flags: u64) {
+        let follows = flags as c_int & libc::AT_SYMLINK_NOFOLLOW == 0;
+        let mut seen = self.seen.borrow_mut();
+        seen.ask(path, |path| Question::Status(path, follows));
+    }
+
     fn statx(&self, asked: &Asked, memory: &Memory) -> Answer {
         let [folder, at, flags, mask, to, _] = asked.arguments;
         if at == 0 || flags as c_int & libc::AT_EMPTY_PATH != 0 {
@@ -206,6 +314,7 @@ impl Paths {
         }
         let named = self.named(asked, memory, (folder, at))?;
         let Some(ours) = named.ours else {
+            self.asks_status(&named.host, flags);
             return Ok(Reply::Untouched);
         };
         let path = c_path(&ours);
@@ -230,6 +339,7 @@ impl Paths {
     fn access(&self, asked: &Asked, memory: &Memory, at: (u64, u64), mode: u64) -> Answer {
         let named = self.named(asked, memory, at)?;
         let Some(ours) = named.ours else {
+            self.asks_status(&named.host, 0);
             return Ok(Reply::Untouched);
         };
         let path = c_path(&ours);
@@ -246,6 +356,7 @@ impl Paths {
     ) -> Answer {
         let named = self.named(asked, memory, at)?;
         let Some(ours) = named.ours else {
+            self.seen.borrow_mut().ask(&named.host, Question::Link);
             return Ok(Reply::Untouched);
         };
         let target = std::fs::read_link(ours)?;
@@ -279,54 +390,67 @@ impl Paths {
         Ok(Reply::Value(0))
     }
 
-    /// A call that changes what is at some paths.
+    /// A call that changes what is at some paths. One with 0 for its text is the descriptor's.
     fn change(
         &self,
         asked: &Asked,
         memory: &Memory,
-        paths: impl Iterator<Item = (u64, u64)>,
+        change: Change,
+        paths: &[(u64, u64)],
     ) -> Answer {
-        for at in paths {
-            let named = self.named(asked, memory, at)?;
-            if let Some(ours) = &named.ours {
-                return self.change_ours(asked, ours);
-            }
-            if !self.may_write(&named.host) {
-                return errno(libc::EROFS);
-            }
+        // Descriptors of pipes, sockets and memory have no path.
+        let has_path = |&(descriptor, text): &(u64, u64)| {
+            text != 0
+                || asked
+                    .descriptor_name(descriptor as i64)
+                    .is_some_and(|name| {
+                        name.starts_with('/')
+                            && !name.starts_with("/memfd:")
+                            && !name.ends_with(" (deleted)")
+                    })
+        };
+        if !paths.iter().all(has_path) {
+            return Ok(Reply::Untouched);
         }
-        Ok(Reply::Untouched)
+        let named = paths.iter().map(|at| self.named(asked, memory, *at));
+        let named: Vec<Named> = named.collect::<io::Result<_>>()?;
+        match named.as_slice() {
+            [one] if one.ours.is_some() => {
+                let ours = one.ours.as_deref().expect("just looked at");
+                self.change_ours(asked, change, &one.host, ours)
+            }
+            // A file of the virtual kernel is neither moved nor linked.
+            all if all.iter().any(|it| it.ours.is_some()) => errno(libc::EROFS),
+            all if all.iter().all(|it| self.may_write(&it.host)) => {
+                self.writes(&all[0].host);
+                Ok(Reply::Untouched)
+            }
+            _ => errno(libc::EROFS),
+        }
     }
 
-    fn change_at(&self, asked: &Asked, memory: &Memory) -> Answer {
-        let [folder, at, ..] = asked.arguments;
-        self.change(asked, memory, [(folder, at)].into_iter())
-    }
-
-    /// Makes and removes files of the virtual kernel's folder; the rest is refused.
-    fn change_ours(&self, asked: &Asked, ours: &Path) -> Answer {
-        let number = asked.number;
+    /// Makes and removes files of the virtual kernel where a kernel lets a loader do so; what has no meaning succeeds.
+    fn change_ours(&self, asked: &Asked, change: Change, host: &Path, ours: &Path) -> Answer {
+        let is_removed_folder = change == Change::RemoveFolder
+            || change == Change::RemoveAt && asked.arguments[2] as c_int & libc::AT_REMOVEDIR != 0;
+        // Modes, owners and times of its files mean nothing.
+        if change == Change::Attributes {
+            return match ours.exists() {
+                true => Ok(Reply::Value(0)),
+                false => errno(libc::ENOENT),
+            };
+        }
+        if !tree::may_change(host) {
+            return errno(libc::EROFS);
+        }
         let path = c_path(ours);
-        #[cfg(target_arch = "x86_64")]
-        let (makes, removes, removes_folder) = (
-            [libc::SYS_mkdir, libc::SYS_mkdirat],
-            [libc::SYS_unlink, libc::SYS_unlinkat],
-            libc::SYS_rmdir,
-        );
-        #[cfg(not(target_arch = "x86_64"))]
-        let (makes, removes, removes_folder) =
-            ([libc::SYS_mkdirat; 2], [libc::SYS_unlinkat; 2], -1);
         // SAFETY: system calls with a path.
         unsafe {
-            if makes.contains(&number) {
-                status(libc::mkdir(path.as_ptr(), 0o755).into())
-            } else if number == removes_folder {
-                status(libc::rmdir(path.as_ptr()).into())
-            } else if removes.contains(&number) {
-                status(libc::unlink(path.as_ptr()).into())
-            } else {
-                // Modes and owners of its files mean nothing.
-                Ok(Reply::Value(0))
+            match change {
+                Change::MakeFolder => status(libc::mkdir(path.as_ptr(), 0o755).into()),
+                _ if is_removed_folder => status(libc::rmdir(path.as_ptr()).into()),
+                Change::Remove | Change::RemoveAt => status(libc::unlink(path.as_ptr()).into()),
+                _ => errno(libc::EROFS),
             }
         }
     }
@@ -374,6 +498,14 @@ impl Paths {
             }
             _ => errno(libc::ENETUNREACH),
         }
+    }
+}
+
+/// A path below `/proc/self` as another process finds it.
+fn own_process(path: &Path, thread: u32) -> PathBuf {
+    match path.strip_prefix("/proc/self") {
+        Ok(rest) => Path::new("/proc").join(thread.to_string()).join(rest),
+        Err(_) => path.to_owned(),
     }
 }
 

@@ -10,7 +10,6 @@ use std::path::{Component, Path, PathBuf};
 use schedlab_bpf::btf::{Btf, Kind};
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, CpuSet};
-use tempfile::TempDir;
 
 /// Facts that a loader finds out about the kernel and its machine.
 #[derive(Clone, Copy)]
@@ -26,6 +25,23 @@ pub struct Facts<'a> {
 
 /// Folders whose contents are the virtual kernel's alone.
 const OURS: [&str; 4] = ["/sys", "/boot", "/run/scx", "/lib/modules"];
+
+/// Folders in which a loader may make and remove files.
+const OPEN: [&str; 3] = ["/run/scx", "/sys/fs/bpf", "/sys/fs/cgroup"];
+
+/// Whether a loader may make or remove a file of the virtual kernel.
+pub fn may_change(path: &Path) -> bool {
+    let path = without_var(path);
+    OPEN.iter().any(|folder| path.starts_with(folder))
+}
+
+/// `/var/run` is `/run`.
+fn without_var(path: &Path) -> PathBuf {
+    match path.strip_prefix("/var/run") {
+        Ok(rest) => Path::new("/run").join(rest),
+        Err(_) => path.to_owned(),
+    }
+}
 
 /// Files of `/proc` that are; most others are about the process itself.
 const OF_PROC: [&str; 11] = [
@@ -44,19 +60,20 @@ const OF_PROC: [&str; 11] = [
 
 /// The folder.
 pub struct Tree {
-    folder: TempDir,
+    folder: PathBuf,
 }
 
 impl Tree {
     /// Writes all files.
     ///
     /// # Errors
-    /// If the temporary folder takes none.
-    pub fn new(facts: &Facts<'_>) -> io::Result<Tree> {
-        let folder = tempfile::Builder::new().prefix("schedlab-").tempdir()?;
-        let tree = Tree { folder };
+    /// If the folder takes none.
+    pub fn new(facts: &Facts<'_>, folder: &Path) -> io::Result<Tree> {
+        let tree = Tree {
+            folder: folder.canonicalize()?,
+        };
         let mut writer = Writer {
-            root: tree.folder.path(),
+            root: &tree.folder,
             result: Ok(()),
         };
         writer.kernel(facts);
@@ -69,19 +86,22 @@ impl Tree {
 
     /// Where a path of the virtual kernel lies; `None`: it is one of the host.
     pub fn place(&self, path: &Path) -> Option<PathBuf> {
-        let path = match path.strip_prefix("/var/run") {
-            Ok(rest) => Path::new("/run").join(rest),
-            Err(_) => path.to_owned(),
-        };
+        let path = without_var(path);
         let is_ours = OURS.iter().any(|folder| path.starts_with(folder))
             || OF_PROC.iter().any(|file| path == Path::new(file));
         let below = path.strip_prefix("/").ok()?;
-        is_ours.then(|| self.folder.path().join(below))
+        is_ours.then(|| self.folder.join(below))
+    }
+
+    /// The path of the virtual kernel that leads to a path of the host in the folder.
+    pub fn virtual_path(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix(&self.folder).ok()?;
+        Some(Path::new("/").join(below))
     }
 
     /// Whether a path of the host is in the folder.
     pub fn has(&self, path: &Path) -> bool {
-        path.starts_with(self.folder.path())
+        path.starts_with(&self.folder)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use schedlab_bpf::btf::Btf;
 use schedlab_bpf::transcript::{Transcript, World};
-use schedlab_loader::{Facts, Order, RecordError, record};
+use schedlab_loader::{Facts, Order, Patience, RecordError, record};
 use schedlab_machine::Machine;
 
 /// A kernel that no program is run on.
@@ -39,7 +39,23 @@ impl World for Nothing {
     }
 }
 
+/// Tests are done with long before this.
+const PATIENCE: Patience = Patience {
+    idle: Duration::from_secs(20),
+    whole: Duration::from_secs(60),
+};
+
 fn attempt(program: &str, arguments: &[&str], folder: &Path) -> RecordError {
+    attempt_with(program, arguments, folder, PATIENCE)
+}
+
+fn attempt_with(
+    program: &str,
+    arguments: &[&str],
+    folder: &Path,
+    patience: Patience,
+) -> RecordError {
+    let files = tempfile::tempdir().unwrap();
     let machine = Machine::builtin("laptop").unwrap().with_cpus(6).unwrap();
     let facts = Facts {
         machine: &machine,
@@ -51,7 +67,9 @@ fn attempt(program: &str, arguments: &[&str], folder: &Path) -> RecordError {
         program: program.into(),
         arguments: arguments.iter().map(Into::into).collect(),
         folder: folder.to_owned(),
-        patience: Duration::from_secs(1),
+        files: files.path().to_owned(),
+        patience,
+        is_ending: || false,
     };
     record(&order, &facts, &mut Nothing).unwrap_err()
 }
@@ -107,6 +125,17 @@ fn it_writes_in_its_folder_alone() {
         format!("mkdir {path}.d"),
         format!("ln -s x {path}.l"),
         format!("chmod 700 {path}"),
+        format!("touch -c -h {path}"),
+        // The virtual kernel's own.
+        "mv /run/scx /run/other".to_owned(),
+        "echo x > /run/scx/a && mv /run/scx/a /run/scx/b".to_owned(),
+        "echo x > /run/scx/a && ln /run/scx/a /run/scx/b".to_owned(),
+        "echo x > /run/scx/a && ln /run/scx/a b".to_owned(),
+        "ln -s x /run/scx/l".to_owned(),
+        "mkfifo /run/scx/f".to_owned(),
+        "rm -f /sys/kernel/sched_ext/state".to_owned(),
+        "mkdir /sys/kernel/other".to_owned(),
+        "echo x > /sys/kernel/other".to_owned(),
     ] {
         let said = printed(&command);
         assert!(said.contains("Read-only file system"), "{command}: {said}");
@@ -121,22 +150,63 @@ fn it_writes_in_its_folder_alone() {
         printed("mkdir /var/run/scx/x && echo y > /run/scx/x/z && cat /var/run/scx/x/z"),
         "y"
     );
+    assert_eq!(
+        printed(
+            "mkdir /run/scx/d && echo y > /run/scx/d/z && chmod 600 /run/scx/d/z && rm -r /run/scx/d && ls /run/scx && echo gone"
+        ),
+        "gone"
+    );
     assert_eq!(printed("echo x > /dev/null; echo done"), "done");
+}
+
+/// Runs a command with little patience; answers with the error and the seconds that it took.
+fn limited(command: &str, idle: u64, whole: u64) -> (String, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let patience = Patience {
+        idle: Duration::from_secs(idle),
+        whole: Duration::from_secs(whole),
+    };
+    let began = Instant::now();
+    let error = attempt_with("sh", &["-c", command], folder.path(), patience);
+    (error.to_string(), began.elapsed().as_secs())
 }
 
 #[test]
 fn it_is_ended_when_it_does_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let began = Instant::now();
-    let error = attempt(
-        "sh",
-        &["-c", "echo waiting; sleep 100 & wait"],
-        folder.path(),
-    )
-    .to_string();
-    assert!(began.elapsed() < Duration::from_secs(20));
+    let (error, seconds) = limited("echo waiting; sleep 100 & wait", 1, 60);
+    assert!(seconds < 20, "{seconds}");
     let expected = "sh has done nothing for 1 s and attached no scheduler; it printed: waiting";
     assert_eq!(error, expected);
+}
+
+#[test]
+fn one_that_computes_is_not_idle() {
+    // No call of the shell's is seen meanwhile.
+    let compute = "i=0; while [ $i -lt 100000000 ]; do i=$((i + 1)); \
+        [ $((i % 100000)) -gt 0 ] || { read -r up _ < /proc/uptime; [ ${up%.*} -lt $END ] || exit 3; }; done";
+    let began = std::fs::read_to_string("/proc/uptime").unwrap();
+    let began: u64 = began.split('.').next().unwrap().parse().unwrap();
+    let command = format!("END={}; {compute}", began + 4);
+    let (error, _) = limited(&command, 1, 60);
+    assert!(error.contains("ended (exit status: 3)"), "{error}");
+}
+
+#[test]
+fn one_that_never_attaches_is_ended() {
+    let command =
+        "echo polling; while :; do cat /sys/kernel/sched_ext/state > /dev/null; sleep 0.1; done";
+    let (error, seconds) = limited(command, 20, 2);
+    assert!(seconds < 15, "{seconds}");
+    let expected = "sh has run for 2 s and attached no scheduler; it printed: polling";
+    assert_eq!(error, expected);
+}
+
+/// A process that it leaves behind holds its output open.
+#[test]
+fn what_it_leaves_behind_is_not_waited_for() {
+    let (error, seconds) = limited("echo forked; setsid sleep 60 & exit 3", 1, 60);
+    assert!(seconds < 30, "{seconds}");
+    assert!(error.contains("it printed: forked"), "{error}");
 }
 
 #[test]

@@ -196,8 +196,8 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 /// Whether the program is about to end.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Waits until no compiler is at work in a folder for temporary files, which would stay otherwise, and lets none
-/// begin any more: for a program that is about to end. Threads that compile do not come back.
+/// Waits until no compiler or loader is at work in a folder for temporary files, which would stay otherwise, and lets none
+/// begin any more: for a program that is about to end. Threads that compile or supervise a loader do not come back.
 pub fn finish() {
     ENDING.store(true, Ordering::SeqCst);
     while FOLDERS.load(Ordering::SeqCst) > 0 {
@@ -205,14 +205,19 @@ pub fn finish() {
     }
 }
 
+/// Whether the program is about to end: what takes long gives up then.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::SeqCst)
+}
+
 fn stay_if_ending() {
-    while ENDING.load(Ordering::SeqCst) {
+    while is_ending() {
         thread::park();
     }
 }
 
 /// A folder for temporary files, for this process alone.
-struct PrivateFolder {
+pub(crate) struct PrivateFolder {
     // Removed before it is no longer counted: fields are dropped in this order.
     folder: tempfile::TempDir,
     _counted: Counted,
@@ -228,12 +233,12 @@ impl Drop for Counted {
 }
 
 impl PrivateFolder {
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 }
 
-fn private_folder() -> Result<PrivateFolder, Diagnostics> {
+pub(crate) fn private_folder() -> Result<PrivateFolder, Diagnostics> {
     stay_if_ending();
     FOLDERS.fetch_add(1, Ordering::SeqCst);
     let counted = Counted;

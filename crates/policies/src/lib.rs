@@ -8,6 +8,7 @@ pub mod compile;
 pub mod doc;
 pub mod exec;
 mod for_bpf;
+pub mod kept;
 pub mod objects;
 mod said;
 mod select;

@@ -23,6 +23,9 @@ pub struct RunResult {
     pub params: Vec<(String, String)>,
     /// The scheduler as it was asked for, options included.
     pub scheduler: String,
+    /// Of a scheduler by its own loader in a real kernel: the version, in the loader's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loader: Option<String>,
     /// The machine profile, or for real kernels `host`, `vm` or [`RunResult::EMULATED`].
     pub machine: String,
     /// Layout of the task structures (`plain`, `coloured:32` …); of simulations only.
@@ -147,6 +150,7 @@ mod tests {
             asked: String::new(),
             params: vec![("rooms".into(), "2".into()), ("a".into(), "b".into())],
             scheduler: "dss".into(),
+            loader: Some("scx_dss 1.2".into()),
             machine: "laptop".into(),
             cpus: 8,
             task_layout: Some("coloured:32".into()),

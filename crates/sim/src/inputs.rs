@@ -1,6 +1,7 @@
 //! Reads the inputs that specifications name, once: a file that is edited meanwhile changes no run.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +17,6 @@ use crate::{SimError, SimSpec};
 
 /// Inputs that were read for some runs, for further ones: each file is read, and each scheduler's source compiled,
 /// for the first run that names it.
-#[derive(Default)]
 pub struct Inputs {
     profiles: BTreeMap<String, (Arc<Machine>, Option<u32>)>,
     rtapp: BTreeMap<String, (Arc<str>, u32)>,
@@ -24,6 +24,15 @@ pub struct Inputs {
     schedulers: BTreeMap<(String, bool), Selection>,
     /// Schedulers by their own loaders, by command, machine and kernel.
     loaders: BTreeMap<String, Selection>,
+    /// Where transcripts of loaders are kept, if they are.
+    kept: Option<PathBuf>,
+    nr_kept: usize,
+}
+
+impl Default for Inputs {
+    fn default() -> Inputs {
+        Inputs::keeping(schedlab_policies::kept::folder())
+    }
 }
 
 /// A run that nothing can change any more.
@@ -62,6 +71,23 @@ impl Passed {
 }
 
 impl Inputs {
+    /// None were read yet. Transcripts of loaders are kept in a folder, or not at all.
+    pub fn keeping(kept: Option<PathBuf>) -> Inputs {
+        Inputs {
+            profiles: BTreeMap::new(),
+            rtapp: BTreeMap::new(),
+            schedulers: BTreeMap::new(),
+            loaders: BTreeMap::new(),
+            kept,
+            nr_kept: 0,
+        }
+    }
+
+    /// Returns how many loaders did not run, as their transcripts were kept.
+    pub fn nr_kept(&self) -> usize {
+        self.nr_kept
+    }
+
     /// Reads what a run needs. Whether that can be used is known after [`Prepared::check`].
     ///
     /// # Errors
@@ -145,14 +171,15 @@ impl Inputs {
                 what: "--audit needs a source",
             });
         }
-        let key = format!("{command} {} {:?} {version:?}", spec.machine, spec.cpus);
+        let key = format!("{command} {machine:?} {version:?}");
         if let Some(known) = self.loaders.get(&key) {
             return Ok(known.clone());
         }
-        let found = schedlab_policies::exec::select(command, machine, version);
-        let found = found?;
-        self.loaders.insert(key, found.clone());
-        Ok(found)
+        let kept = self.kept.as_deref();
+        let found = schedlab_policies::exec::select(command, machine, version, kept)?;
+        self.nr_kept += usize::from(found.is_kept);
+        self.loaders.insert(key, found.selection.clone());
+        Ok(found.selection)
     }
 
     fn scheduler(

@@ -61,6 +61,15 @@ pub fn parse_schedulers(text: &str) -> Result<Vec<Scheduler>, String> {
         }
         text => Scheduler::parse_list(text)?,
     };
+    for pair in schedulers.windows(2) {
+        // A part of an argument behind a comma reads as a scheduler.
+        let is_unknown = pair[1].exec().is_none()
+            && !pair[1].is_path()
+            && matches!(find(&pair[1], false), Err(SchedulerError::Unknown { .. }));
+        if pair[0].exec().is_some() && is_unknown {
+            return Err(pair[0].comma_of_argument(&pair[1].to_string()));
+        }
+    }
     let spelled_out: Vec<Scheduler> = schedulers
         .iter()
         .map(schedlab_policies::spelled_out)
@@ -466,6 +475,12 @@ mod tests {
             assert!(error.contains("` is named twice"), "{text}: {error}");
         }
         assert!(parse_schedulers("a,a:x=1,a:x=2").is_ok());
+        assert!(parse_schedulers("exec:x -v,fifo,exec:y").is_ok());
+        let told = parse_schedulers("fifo,exec:x a,b").unwrap_err();
+        let expected = r"`b` is no scheduler; if the comma before it belongs to an argument of `exec:x a`, it needs a backslash: write 'exec:x a\,b'";
+        assert_eq!(told, expected);
+        let list = parse_schedulers(r"exec:x a\,b").unwrap();
+        assert_eq!(list[0].name, "exec:x a,b");
     }
 
     #[test]

@@ -106,6 +106,16 @@ impl Scheduler {
         is_path(&self.name) && self.exec().is_none()
     }
 
+    /// Says how a comma is written that belongs to an argument of this one's loader, and not before a further scheduler.
+    pub fn comma_of_argument(&self, behind: &str) -> String {
+        let whole = format!("{}\\,{behind}", self.name);
+        format!(
+            "`{behind}` is no scheduler; if the comma before it belongs to an argument of `{}`, it needs a backslash: write {}",
+            self.name,
+            shell_word(&whole)
+        )
+    }
+
     /// Returns a list of schedulers. A part between commas that has a `=` and no `:` before it is a further option
     /// of the scheduler before: `a:x=1,y=2,b` is `a` with `x` and `y`, and `b`. A comma of a path has a backslash before
     /// it, or is found where the file exists.
@@ -132,6 +142,7 @@ impl Scheduler {
                 Some(last) if !last.options.is_empty() => {
                     last.options.extend(Self::parse_options(part));
                 }
+                Some(last) if last.exec().is_some() => return Err(last.comma_of_argument(part)),
                 Some(last) => {
                     return Err(format!(
                         "`{part}` is an option without a `:` before it: write {}:{part}",
@@ -268,6 +279,10 @@ mod tests {
             ("a,,b", "empty scheduler"),
             ("x=1", "write SCHEDULER:x=1"),
             ("a,x=1", "write a:x=1"),
+            (
+                "exec:./x o.bpf.o b=1,c=2",
+                r"write 'exec:./x o.bpf.o b=1\,c=2'",
+            ),
         ] {
             let error = Scheduler::parse_list(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

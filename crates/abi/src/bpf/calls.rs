@@ -620,7 +620,8 @@ fn helper_name(number: i32) -> String {
 
 /// Brings fields up to date that an object is about to read. `base` is the address of their structure, 0 if it is not known.
 fn bring_up_to_date(context: Context, base: u64, of: u32) {
-    if of == Of::RunQueue as u32 {
+    let is = |structure: Of| of & structure as u32 != 0;
+    if is(Of::RunQueue) {
         let now = context.env(|env| env.cpu.now.get());
         context.with(|host| {
             for cpu in &mut host.cpus {
@@ -631,23 +632,22 @@ fn bring_up_to_date(context: Context, base: u64, of: u32) {
                 }
             }
         });
-        return;
     }
-    let within = match of == Of::Entity as u32 {
-        true => std::mem::offset_of!(Task, scx) as u64,
-        false => 0,
-    };
     let known = |context: Context, task: TaskId| {
         let facts = context.ask(|kernel| kernel.task_facts(task));
         context.with(|host| host.tasks.set_facts(task, &facts));
     };
+    if !is(Of::Task) && !is(Of::Entity) {
+        return;
+    }
     if base == 0 {
         for index in 0..context.with(|host| host.tasks.bound()) {
             known(context, TaskId(index as u32));
         }
-    } else if let Some((task, _)) =
-        context.with(|host| host.tasks.at(base.wrapping_sub(within) as usize))
-    {
+        return;
+    }
+    // The entity is a part of the task.
+    if let Some((task, _)) = context.with(|host| host.tasks.at(base as usize)) {
         known(context, task);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
+use std::ops::Range;
 use std::ptr;
 
 use schedlab_bpf::btf::{Btf, Kind, Member, TypeId};
@@ -254,13 +255,29 @@ impl ObjectRunQueue {
     }
 }
 
-/// The structure of a field that is brought up to date before it is read (`Hooks::read`).
+/// The structure of a field that is brought up to date before it is read (`Hooks::read`): bits, as fields of several structures
+/// may lie at one offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Of {
-    Task = 0,
-    Entity = 1,
-    RunQueue = 2,
+    Task = 1,
+    Entity = 2,
+    RunQueue = 4,
 }
+
+/// Where such fields lie in each structure.
+pub fn live_places() -> [(Range<i64>, Of); 3] {
+    let (first, end) = (offset_of!(ObjectTask, live) as i64, WITHOUT_MASK as i64);
+    let within = offset_of!(Task, scx) as i64;
+    let clocks = offset_of!(ObjectRunQueue, clock) as i64;
+    [
+        (first..end, Of::Task),
+        (first - within..end - within, Of::Entity),
+        (clocks..size_of::<ObjectRunQueue>() as i64, Of::RunQueue),
+    ]
+}
+
+/// Where the field lies that a task has only if its object asks for it.
+pub const MASK: Range<i64> = WITHOUT_MASK as i64..size_of::<ObjectTask>() as i64;
 
 /// Whether a field is one of those.
 pub fn live(structure: &str, path: &str) -> Option<Of> {

@@ -11,11 +11,12 @@ mod recording;
 mod types;
 mod words;
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use schedlab_bpf::btf::Btf;
+use schedlab_bpf::btf::{Btf, essential};
 use schedlab_bpf::core_relo;
-use schedlab_bpf::elf::Elf;
+use schedlab_bpf::elf::{Elf, Link};
 use schedlab_bpf::link::{Kernel, Linked, Placement, link};
 use schedlab_bpf::program::{Hooks, HostFn, Layout};
 use schedlab_bpf::translate::{Code, translate};
@@ -32,6 +33,7 @@ use crate::host::Host;
 use crate::kconfig;
 use crate::object::LeftOut;
 use decisions::Checked;
+use fields::Of;
 
 /// Reads the types of the virtual kernel from an ELF object that was compiled with all types of include/native.
 ///
@@ -193,8 +195,17 @@ impl Program {
         told.collect()
     }
 
+    /// Whether an instruction of it reaches the `cpus_mask` of a task or a part of it.
+    pub fn asks_for_mask(&self) -> bool {
+        let strangers = self.elf.strangers.iter();
+        let mut insns = strangers.flat_map(|of| &self.elf.functions[*of].insns);
+        insns.any(|insn| {
+            fields::MASK.contains(&insn.off.into()) || fields::MASK.contains(&insn.imm.into())
+        }) || self.asks_for("task_struct", "cpus_mask")
+    }
+
     /// Whether an instruction of it reaches a field or a part of it.
-    pub fn asks_for(&self, structure: &str, path: &str) -> bool {
+    fn asks_for(&self, structure: &str, path: &str) -> bool {
         let sections = self.elf.info.values();
         let mut relos = sections.flat_map(|section| section.relos.values());
         relos.any(|relo| {
@@ -206,8 +217,11 @@ impl Program {
         })
     }
 
-    /// Whether an instruction of it reads a field that changes by itself.
+    /// Whether an instruction of it may read a field that changes by itself.
     pub fn reads_facts(&self) -> bool {
+        if !self.elf.strangers.is_empty() {
+            return true;
+        }
         let sections = self.elf.info.values();
         let mut relos = sections.flat_map(|section| section.relos.values());
         relos.any(|relo| {
@@ -258,6 +272,20 @@ impl Kernel for VirtualKernel<'_> {
 
     fn live(&self, structure: &str, path: &str) -> Option<u32> {
         fields::live(structure, path).map(|of| of as u32)
+    }
+
+    fn live_places(&self, elf: &Elf) -> Vec<(Range<i64>, u32)> {
+        /// Where pointers to run queues come from.
+        const RUN_QUEUES: [&str; 3] = ["runqueues", "scx_bpf_cpu_rq", "scx_bpf_locked_rq"];
+        let links = elf.functions.iter().flat_map(|it| it.links.values());
+        let mut externs = links.filter_map(|link| match link {
+            Link::Extern(name) => Some(essential(name)),
+            _ => None,
+        });
+        let has_rq = externs.any(|name| RUN_QUEUES.contains(&name));
+        let places = fields::live_places().into_iter();
+        let places = places.filter(|(_, of)| has_rq || *of != Of::RunQueue);
+        places.map(|(place, of)| (place, of as u32)).collect()
     }
 
     fn variable(&self, name: &str) -> Option<u64> {

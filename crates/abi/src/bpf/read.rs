@@ -6,7 +6,7 @@ use schedlab_bpf::btf::{Btf, Kind, TypeId, essential};
 use schedlab_bpf::elf::{Elf, Link, StructOps};
 use schedlab_bpf::join::join;
 use schedlab_bpf::link::Placement;
-use schedlab_bpf::recorded::{self, Recorded};
+use schedlab_bpf::recorded::{self, ON_ATTACH, Recorded};
 use schedlab_bpf::transcript::Transcript;
 use schedlab_engine::KernelVersion;
 
@@ -29,6 +29,14 @@ pub struct Facts {
     pub globals: Vec<(String, u64, usize)>,
 }
 
+/// Says that an object cannot be read.
+fn unreadable(policy: &str) -> impl Fn(String) -> ObjectError + '_ {
+    |reason| ObjectError::Unreadable {
+        policy: policy.to_owned(),
+        reason,
+    }
+}
+
 /// Reads an object. Adds to `errors` what is wrong where others can still be found.
 pub fn read(
     policy: &str,
@@ -37,10 +45,7 @@ pub fn read(
     types: &Arc<KernelTypes>,
     errors: &mut Vec<ObjectError>,
 ) -> Result<Facts, ObjectError> {
-    let unreadable = |reason: String| ObjectError::Unreadable {
-        policy: policy.to_owned(),
-        reason,
-    };
+    let unreadable = &unreadable(policy);
     let mut elves = Vec::new();
     for (name, bytes) in parts {
         let elf = Elf::read(bytes).map_err(|error| match parts.len() {
@@ -64,7 +69,7 @@ pub fn read(
     let found = table(policy, &elf, &ops, types.of(version), without);
     let (table, functions) = found.map_err(unreadable)?;
     let attach = elf.functions.iter().enumerate();
-    let attach = attach.filter(|(_, of)| of.section == "fentry/bpf_scx_reg");
+    let attach = attach.filter(|(_, of)| of.section == ON_ATTACH);
     let attach = attach.map(|(index, _)| index).collect();
     let mut maps = Vec::new();
     for (index, map) in elf.maps.iter().enumerate() {
@@ -130,22 +135,19 @@ pub fn recorded(
     types: &Arc<KernelTypes>,
     errors: &mut Vec<ObjectError>,
 ) -> Result<Facts, ObjectError> {
-    let unreadable = |reason: String| ObjectError::Unreadable {
-        policy: policy.to_owned(),
-        reason,
-    };
-    let mut recorded =
-        recorded::object(transcript).map_err(|error| unreadable(error.to_string()))?;
-    let kept = keep_known(&mut recorded, transcript);
-    let elf = &recorded.elf;
+    let unreadable = unreadable(policy);
     let version = KernelVersion::V7_2;
     let kernel = VirtualKernel {
         types: types.of(version),
         version,
     };
+    let mut recorded = recorded::object(transcript, kernel.types)
+        .map_err(|error| unreadable(error.to_string()))?;
+    let mut kept = keep_known(&mut recorded, transcript);
+    let elf = &recorded.elf;
     let (placement, _) = Placement::new(elf, &kernel).map_err(|error| unreadable(error.0))?;
     let mut maps = Vec::new();
-    for &index in &kept {
+    kept.retain(|&index| {
         let record = &transcript.maps[recorded.maps[index]];
         let mut map = MapDef {
             name: elf.maps[index].name.clone(),
@@ -157,9 +159,13 @@ pub fn recorded(
             special: Special::default(),
             address: index as u64 * 8,
         };
-        special(&elf.btf, record.value_type, 0, &mut map.special);
+        if let Some(btf) = record.btf {
+            special(&recorded.btfs[btf], record.value_type, 0, &mut map.special);
+        }
         match map_def::check(&map) {
             Ok(()) => maps.push(map),
+            // A loader tries out what maps a kernel has.
+            Err(_) if !recorded.used.contains(&map.name) => return false,
             Err(reason) => errors.push(ObjectError::Map {
                 policy: policy.to_owned(),
                 place: policy.to_owned(),
@@ -167,7 +173,8 @@ pub fn recorded(
                 reason,
             }),
         }
-    }
+        true
+    });
     let mut table = vec![0u8; size_of::<Ops>()];
     let mut functions = Vec::new();
     if let Some(ops) = &transcript.ops {
@@ -176,9 +183,12 @@ pub fn recorded(
         let programs = ops.programs.iter();
         functions.extend(programs.map(|(at, program)| (*at, recorded.programs[program])));
     }
+    let attach = recorded.attach.iter();
+    let attach: Vec<usize> = attach.map(|root| recorded.programs[root]).collect();
     let is_op = |function: &usize| functions.iter().any(|(_, op)| op == function);
     let roots = recorded.roots.iter().map(|root| recorded.programs[root]);
-    let before = roots.filter(|root| !is_op(root)).collect();
+    let before = roots.filter(|root| !is_op(root) && !attach.contains(root));
+    let before = before.collect();
     let globals = variables(elf, &placement).into_iter();
     let globals = globals.map(|it| (it.name, it.address, it.bytes as usize));
     Ok(Facts {
@@ -196,7 +206,7 @@ pub fn recorded(
             ops: functions,
             table,
             decisions: Checked::default(),
-            attach: Vec::new(),
+            attach,
             recording: Some(Recording::new(transcript, &recorded, &kept)),
             before,
             enumerators: Vec::new(),

@@ -3,6 +3,7 @@
 
 mod apart;
 mod calls;
+mod own_loader;
 pub mod programs;
 mod waits;
 
@@ -58,6 +59,18 @@ const CHECKS: &[(&str, Check)] = &[
     ("options_reach_the_policy", options_reach_the_policy),
     ("another_scheduler_is_refused", another_scheduler_is_refused),
     ("killing_the_loader_unloads", killing_the_loader_unloads),
+    (
+        "a_scheduler_runs_by_its_own_loader",
+        own_loader::a_scheduler_runs_by_its_own_loader,
+    ),
+    (
+        "a_loader_that_does_not_attach_is_told",
+        own_loader::a_loader_that_does_not_attach_is_told,
+    ),
+    (
+        "a_scheduler_that_its_loader_lost_is_no_done_run",
+        own_loader::a_scheduler_that_its_loader_lost_is_no_done_run,
+    ),
     ("the_verifiers_reason_is_told", the_verifiers_reason_is_told),
     ("an_ejection_is_the_outcome", an_ejection_is_the_outcome),
     (
