@@ -40,6 +40,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns the names of columns as a table has them.
+    pub fn head<const N: usize>(names: [&str; N]) -> Vec<String> {
+        names.map(str::to_owned).to_vec()
+    }
+
     /// Returns the numbers of its columns that have a text in any row.
     fn columns_with_text(&self) -> Vec<usize> {
         let has_text = |column: &usize| {
