@@ -53,7 +53,7 @@ impl Times {
 
     fn add(&mut self, kind: Kind, ns: u64) {
         match kind {
-            Kind::Runs => self.running_ns += ns,
+            Kind::Runs(_) => self.running_ns += ns,
             Kind::Waits(Why::Woken) => self.woken_ns += ns,
             Kind::Waits(Why::Preempted) => self.preempted_ns += ns,
             Kind::Sleeps(Waker::Task(_)) => self.tasks_ns += ns,
@@ -88,6 +88,8 @@ pub struct Decomposed {
     pub path: Option<Times>,
     /// The path's tasks by name, with the longest times first.
     pub path_names: Vec<(String, Times)>,
+    /// The path's time on a CPU, by CPU.
+    pub path_cpus_ns: Vec<u64>,
     /// Time of the program's tasks in their own code, by CPU.
     pub user_ns: Vec<u64>,
     /// And in the kernel, without the scheduler.
@@ -116,7 +118,7 @@ enum Waker {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    Runs,
+    Runs(CpuId),
     Waits(Why),
     Sleeps(Waker),
 }
@@ -275,8 +277,8 @@ impl Decomposer {
         }
     }
 
-    fn off(&mut self, task: TaskId, at: u64, how: PrevState) {
-        self.end(task, at, Kind::Runs);
+    fn off(&mut self, task: TaskId, cpu: CpuId, at: u64, how: PrevState) {
+        self.end(task, at, Kind::Runs(cpu));
         let known = self.task(task);
         let early = std::mem::take(&mut known.woken_early);
         known.state = match how {
@@ -332,7 +334,8 @@ impl Decomposer {
         let running: Vec<u32> = running.collect();
         let mut last = self.last;
         for task in running {
-            self.end(TaskId(task), now, Kind::Runs);
+            let cpu = self.tasks[task as usize].cpu.unwrap_or(CpuId(0));
+            self.end(TaskId(task), now, Kind::Runs(cpu));
             if last.is_none() && self.tasks[task as usize].counts {
                 last = Some((task, now));
             }
@@ -350,10 +353,13 @@ impl Decomposer {
             .collect();
         names.sort_by_key(|(_, of)| std::cmp::Reverse(of.times.waits_ns()));
         let path = last.filter(|_| self.kept < STRETCHES_MAX);
-        let (path, path_names) = match path.map(|(task, at)| self.walk(task, at)) {
-            Some((path, names)) => (Some(path), names),
-            None => (None, Vec::new()),
-        };
+        let walked = path.map(|(task, at)| self.walk(task, at));
+        let path = walked.as_ref().map(|walk| walk.times);
+        let Walk {
+            names: path_names,
+            cpus_ns: path_cpus_ns,
+            ..
+        } = walked.unwrap_or_default();
         let end = last.map_or(self.now, |(_, at)| at);
         let makespan_ns = end.saturating_sub(self.begun);
         Decomposed {
@@ -363,6 +369,7 @@ impl Decomposer {
             names,
             path,
             path_names,
+            path_cpus_ns,
             user_ns: self.cpus.iter().map(|cpu| cpu.user_ns).collect(),
             kernel_ns: self.cpus.iter().map(|cpu| cpu.kernel_ns).collect(),
         }
@@ -392,8 +399,9 @@ impl Decomposer {
     }
 
     /// Walks back from a task at a time.
-    fn walk(&self, task: u32, at: u64) -> (Times, Vec<(String, Times)>) {
+    fn walk(&self, task: u32, at: u64) -> Walk {
         let (mut task, mut at) = (task as usize, at);
+        let mut cpus_ns = vec![0; self.cpus.len()];
         let mut path = Times::default();
         let mut names: BTreeMap<&str, Times> = BTreeMap::new();
         let mut idle_steps = 0;
@@ -432,6 +440,9 @@ impl Decomposer {
                 continue;
             }
             let ns = at.saturating_sub(stretch.from.max(self.begun));
+            if let Kind::Runs(cpu) = stretch.kind {
+                cpus_ns[cpu.index()] += ns;
+            }
             path.add(stretch.kind, ns);
             name.add(stretch.kind, ns);
             at = stretch.from;
@@ -442,8 +453,21 @@ impl Decomposer {
             .map(|(name, times)| (name.to_owned(), times))
             .collect();
         names.sort_by_key(|(_, times)| std::cmp::Reverse(times.total_ns()));
-        (path, names)
+        Walk {
+            times: path,
+            names,
+            cpus_ns,
+        }
     }
+}
+
+/// The critical path of a run.
+#[derive(Clone, Debug, Default)]
+struct Walk {
+    times: Times,
+    names: Vec<(String, Times)>,
+    /// Time on each CPU.
+    cpus_ns: Vec<u64>,
 }
 
 fn sum(a: Times, b: Times) -> Times {
@@ -495,7 +519,7 @@ impl Listener for Decomposer {
                 self.account(cpu, at);
                 self.resolve(cpu, false);
                 if let Some(prev) = prev {
-                    self.off(prev, at, prev_state);
+                    self.off(prev, cpu, at, prev_state);
                 }
                 if let Some(next) = next {
                     self.on(next, cpu, at);
@@ -660,6 +684,7 @@ mod tests {
         let path = of.path.unwrap();
         assert_eq!((path.running_ns, path.woken_ns), (100 + 47, 3));
         assert_eq!(of.path_names[0].0, "a");
+        assert_eq!(of.path_cpus_ns, [100, 47]);
         assert_eq!(path.tasks_ns, 0);
         assert!(of.names.iter().all(|(name, _)| name != "~other"));
     }
