@@ -91,6 +91,7 @@ fn workload(analysis: &Analysis) -> Vec<Section> {
                 .collect(),
             charts: vec![picture(analysis), front(analysis)],
             tables: vec![sets(analysis), alternatives(analysis)],
+            ..Section::default()
         },
         Section {
             heading: format!("{}: where the differences come from", analysis.workload),
