@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use schedlab_report::stats::{Interval, difference_in_percent};
+use schedlab_compare::{Decomposed, Differs};
 use serde::Serialize;
 
 use crate::estimate::Estimate;
-use crate::path::Decomposed;
 
 /// The version of the document.
 pub const SCHEMA: u32 = 2;
@@ -16,57 +15,6 @@ pub const SCHEMA: u32 = 2;
 const DRAWS: u32 = 2_000;
 /// A gain below this is not worth a change of the scheduler, in percent.
 pub const WORTH_PCT: f64 = 1.0;
-
-/// How a scheduler's score differs from the reference's with the same seeds.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Differs {
-    /// By how many percent: the Hodges–Lehmann estimate over pairs of the same seed.
-    pub percent: f64,
-    /// 95 % interval of that; absent below six seeds, and where no seed changes any score: copies of one run are no sample.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_pct: Option<[f64; 2]>,
-    /// Seeds with which it is better than the reference.
-    pub wins: usize,
-    /// Seeds.
-    pub seeds: usize,
-    /// All seeds give the same scores.
-    pub seeds_same: bool,
-}
-
-impl Differs {
-    /// Compares scores with others of the same seeds; `None` where they are none, or nothing can be a part of the others.
-    pub fn of(own: &[f64], others: &[f64], higher: bool) -> Option<Differs> {
-        let pairs: Vec<(f64, f64)> = own.iter().copied().zip(others.iter().copied()).collect();
-        let difference = difference_in_percent(&pairs)?;
-        let seeds_same = pairs.len() > 1 && pairs.iter().all(|pair| *pair == pairs[0]);
-        let interval = difference.interval.filter(|_| !seeds_same);
-        let is_better = |(own, other): &&(f64, f64)| match higher {
-            true => own > other,
-            false => own < other,
-        };
-        Some(Differs {
-            percent: difference.estimate,
-            interval_pct: interval.map(|Interval { low, high }| [low, high]),
-            wins: pairs.iter().filter(is_better).count(),
-            seeds: pairs.len(),
-            seeds_same,
-        })
-    }
-
-    /// By how many percent it is better.
-    pub fn gain_pct(&self, higher: bool) -> f64 {
-        if higher { self.percent } else { -self.percent }
-    }
-
-    /// Whether chance between seeds would hardly give it.
-    pub fn is_shown(&self) -> bool {
-        match self.interval_pct {
-            Some([low, high]) => low > 0.0 || high < 0.0,
-            // There is no chance between seeds.
-            None => self.seeds_same && self.percent != 0.0,
-        }
-    }
-}
 
 /// A scheduler of the last round: all of them with the same seeds, which the search has not seen.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -222,7 +170,7 @@ pub struct Advice {
     /// About the shortest makespan, by the runs of the last round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Estimate>,
-    /// Why there is none.
+    /// Why it is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_estimate: Option<NoEstimate>,
     /// By how many percent the score of another scheduler could then differ from the reference's.

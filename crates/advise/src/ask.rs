@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration as Time, Instant};
 
 use schedlab_analysis::{Bounds as Limits, Verdict as Judged, analyse};
+use schedlab_compare::{Decomposer, Differs};
 use schedlab_machine::Machine;
 use schedlab_recording::{Replayed, page::compare};
 use schedlab_report::{RunResult, Value};
@@ -16,12 +17,11 @@ use schedlab_trace::Duration;
 use schedlab_workload::recorded::File;
 
 use crate::advice::{
-    Advice, Confirmed, Differs, Features, Finalist, NoEstimate, Recording, Round, SCHEMA, Tried,
-    judge, verdict,
+    Advice, Confirmed, Features, Finalist, NoEstimate, Recording, Round, SCHEMA, Tried, judge,
+    verdict,
 };
 use crate::contest::{Contestant, Field, LEFT, LIMIT_FACTOR, halve, rank, so_far, why};
 use crate::estimate::Estimate;
-use crate::path::Decomposer;
 use crate::runs::{Progress, Runs};
 
 /// Part of the runs for the last round.
@@ -544,7 +544,7 @@ fn last_round(
     finalists
 }
 
-/// Runs the best of the last round and the reference with further seeds: those of the last round chose it. `None` where
+/// Runs the best of the last round and the reference with further seeds: the seeds of the last round chose it. `None` where
 /// there is nothing to confirm, or after a stop.
 fn confirm(
     field: &Field,

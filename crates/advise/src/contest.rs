@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(told, expected);
         let best = |higher| so_far(&reference, &all, higher)[1].0.clone();
         assert_eq!((best(false), best(true)), ("c".to_owned(), "b".to_owned()));
-        // In the first round whoever came to an end.
+        // In the first round all that came to an end.
         for one in &mut all {
             one.rounds = 0;
         }

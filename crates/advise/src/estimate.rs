@@ -1,10 +1,9 @@
 //! About how fast the program could be under another scheduler, by the runs that were made.
 
+use schedlab_compare::Decomposed;
 use schedlab_machine::Machine;
 use schedlab_trace::CpuId;
 use serde::Serialize;
-
-use crate::path::Decomposed;
 
 /// Estimates of the shortest makespan, from runs of the same program. Times in ns. They are no bounds: another scheduler may
 /// lead to less work, as fewer misses of caches, and order the program's tasks so that another path is critical.
@@ -92,7 +91,7 @@ impl Speeds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::Times;
+    use schedlab_compare::Times;
 
     fn run(user_ns: &[u64], kernel_ns: &[u64], path_cpus_ns: &[u64], woken_ns: u64) -> Decomposed {
         Decomposed {

@@ -7,16 +7,14 @@ mod ask;
 mod contest;
 mod estimate;
 mod page;
-mod path;
 mod runs;
 mod words;
 
 pub use advice::{
-    Advice, Confirmed, Differs, Features, Finalist, NoEstimate, Recording, Round, Tried, Verdict,
+    Advice, Confirmed, Features, Finalist, NoEstimate, Recording, Round, Tried, Verdict,
 };
 pub use ask::{AdviseError, Ask, Limit, advise};
 pub use estimate::Estimate;
 pub use page::page;
-pub use path::{Decomposed, Decomposer, OfName, Times};
 pub use runs::Progress;
 pub use words::text;

@@ -1,16 +1,16 @@
 //! The advice as a page for a browser.
 
+use schedlab_compare::{Decomposed, Differs, SLOTS, parts, waits};
 use schedlab_figures::{Axis, Chart, Mark, Page, Point, Section, Series, Table};
 use schedlab_report::export::number::amount;
 use schedlab_trace::{counted, time_unit};
 
-use crate::advice::{Differs, Round};
-use crate::path::SLOTS;
+use crate::Advice;
+use crate::advice::Round;
 use crate::words::{
-    against, best_in, explained, features, headline, interval, not_modelled, parts, possible,
-    round, short, waits, why,
+    against, best_in, explained, features, headline, interval, not_modelled, possible, round,
+    short, why,
 };
-use crate::{Advice, Decomposed};
 
 /// Tasks of the table of waits.
 const TASKS_MAX: usize = 20;

@@ -5,12 +5,14 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use schedlab_compare::{
+    Decomposed, Differs, changes, critical_path, is_same, parts, percent, scores, time, waits,
+};
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::number::amount;
 use schedlab_trace::counted;
 
-use crate::advice::{Advice, Confirmed, Differs, Finalist, NoEstimate, Round, WORTH_PCT};
-use crate::path::{Decomposed, Times};
+use crate::advice::{Advice, Confirmed, Finalist, NoEstimate, Round, WORTH_PCT};
 use crate::{Recording, Verdict};
 
 /// Columns of the page.
@@ -21,8 +23,6 @@ const NAME_MAX: usize = 22;
 const TASKS_MAX: usize = 5;
 /// A replay that misses the recording by more says little, in percent.
 const REPLAY_PCT: f64 = 20.0;
-/// A change of less than this part of the makespan is not worth a word, in percent.
-const PART_PCT: f64 = 0.5;
 
 /// Short names for tables: `feature/1` for a point of a space, with its options below.
 pub(crate) fn short(advice: &Advice, scheduler: &str) -> String {
@@ -39,32 +39,9 @@ pub(crate) fn short(advice: &Advice, scheduler: &str) -> String {
     }
 }
 
-fn percent(value: f64) -> String {
-    match value.abs() {
-        small if small < 9.95 => format!("{value:.1} %"),
-        _ => format!("{value:.0} %"),
-    }
-}
-
-fn time(ns: u64) -> String {
-    amount(ns as f64, "ns")
-}
-
-/// `its score is 12 % lower, which is better`: the same figure as in the tables.
-fn scores(advice: &Advice, differs_pct: f64) -> String {
-    let shown = percent(differs_pct.abs());
-    if is_same(differs_pct) {
-        return "its score is about the same".to_owned();
-    }
-    let word = if differs_pct < 0.0 { "lower" } else { "higher" };
-    let is_good = (differs_pct > 0.0) == advice.higher_is_better;
-    let judged = if is_good { "better" } else { "worse" };
-    format!("its score is {shown} {word}, which is {judged}")
-}
-
-/// Whether no digit of a difference is shown.
-fn is_same(differs_pct: f64) -> bool {
-    percent(differs_pct.abs()) == percent(0.0)
+/// How a score differs from the reference's.
+fn scored(advice: &Advice, differs_pct: f64) -> String {
+    scores(differs_pct, advice.higher_is_better)
 }
 
 /// The interval of a difference, as far as there is one.
@@ -122,7 +99,7 @@ fn change(advice: &Advice) -> Vec<String> {
     let name = short(advice, &advice.best().scheduler);
     let reference = &advice.reference;
     let (differs, is_confirmed) = advice.gain();
-    let score = scores(advice, differs.percent);
+    let score = scored(advice, differs.percent);
     let mut said = vec![match is_confirmed && !differs.seeds_same {
         true => format!(
             "Use `{name}` instead of `{reference}`: with {} by which nothing was chosen, {score} (95 % interval: {}; better \
@@ -165,7 +142,7 @@ fn stay(advice: &Advice) -> String {
             format!(
                 " The next is `{}`: {}{chance}.",
                 short(advice, &second.scheduler),
-                scores(advice, second.differs.percent)
+                scored(advice, second.differs.percent)
             )
         });
         return format!(
@@ -173,7 +150,7 @@ fn stay(advice: &Advice) -> String {
             counted(others as u64, "other scheduler")
         );
     }
-    let chosen = scores(advice, best.differs.percent);
+    let chosen = scored(advice, best.differs.percent);
     match &advice.confirmed {
         None if advice.round == Round::Contest => format!(
             "Stay with `{reference}` for now. The best so far is `{name}`: {chosen}, by the same {} that chose it.",
@@ -205,7 +182,7 @@ fn stay(advice: &Advice) -> String {
             format!(
                 "Stay with `{reference}`: `{name}` was the best of the last round, but with {} {} (95 % interval: {}){why}.",
                 counted(differs.seeds as u64, "further seed"),
-                scores(advice, differs.percent),
+                scored(advice, differs.percent),
                 interval(&differs)
             )
         }
@@ -258,104 +235,16 @@ pub(crate) fn against(advice: &Advice) -> Option<&Finalist> {
     }
 }
 
-/// Parts of a path with their names.
-pub(crate) fn parts(path: &Times) -> [(&'static str, u64); 4] {
-    [
-        ("on a CPU", path.running_ns + path.other_ns),
-        ("waits for a CPU after a wakeup", path.woken_ns),
-        ("waits for a CPU behind others", path.preempted_ns),
-        ("sleeps until a timer or device", path.timer_ns),
-    ]
-}
-
 /// Why the best is better, or why the next is not: parts of the critical path, and the tasks whose waits change most.
 pub fn why(advice: &Advice) -> Vec<String> {
     let Some((own, other)) = explained(advice) else {
         return Vec::new();
     };
-    let mut said = Vec::new();
-    if let Some(path) = &own.path {
-        let all = path.total_ns().max(1) as f64;
-        let share = |ns: u64| 100.0 * ns as f64 / all;
-        said.push(format!(
-            "Of the critical path under `{}` {:.0} % is on a CPU, {:.0} % waits for one and {:.0} % sleeps until a timer \
-             or a device.",
-            advice.reference,
-            share(path.running_ns + path.other_ns),
-            share(path.waits_ns()),
-            share(path.timer_ns)
-        ));
+    let mut said: Vec<String> = critical_path(&advice.reference, own).into_iter().collect();
+    if let (Some(other), Some(against)) = (other, against(advice)) {
+        said.extend(changes(own, other, &short(advice, &against.scheduler)));
     }
-    let (Some(other), Some(against)) = (other, against(advice)) else {
-        return said;
-    };
-    let name = short(advice, &against.scheduler);
-    if let (Some(a), Some(b)) = (&own.path, &other.path) {
-        said.extend(path_change(a, b, &name));
-    }
-    said.extend(tasks_change(own, other, &name));
-    said.extend(moves(own, other, &name));
     said
-}
-
-fn path_change(own: &Times, other: &Times, name: &str) -> Option<String> {
-    let all = own.total_ns().max(1) as f64;
-    let changes = parts(own).into_iter().zip(parts(other));
-    let mut changes: Vec<(&str, i128)> = changes
-        .map(|((what, a), (_, b))| (what, i128::from(b) - i128::from(a)))
-        .filter(|(_, change)| 100.0 * change.unsigned_abs() as f64 / all >= PART_PCT)
-        .collect();
-    if changes.is_empty() {
-        return Some(format!(
-            "Under `{name}` no part of the path changes by {PART_PCT} % of it."
-        ));
-    }
-    changes.sort_by_key(|(_, change)| std::cmp::Reverse(change.unsigned_abs()));
-    let told = changes.iter().map(|(what, change)| {
-        let ns = time(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
-        let word = if *change < 0 { "less" } else { "more" };
-        format!("{what}: {ns} {word}")
-    });
-    let told: Vec<String> = told.collect();
-    Some(format!("Under `{name}` the path has {}.", told.join("; ")))
-}
-
-/// A task's name with its waits for a CPU under both.
-pub(crate) fn waits(own: &Decomposed, other: &Decomposed) -> Vec<(String, u64, u64)> {
-    let of = |run: &Decomposed, name: &str| {
-        let found = run.names.iter().find(|(known, _)| known == name);
-        found.map_or(0, |(_, of)| of.times.waits_ns())
-    };
-    let mut all: Vec<(String, u64, u64)> = own
-        .names
-        .iter()
-        .map(|(name, times)| (name.clone(), times.times.waits_ns(), of(other, name)))
-        .collect();
-    all.sort_by_key(|(_, a, b)| std::cmp::Reverse(a.abs_diff(*b)));
-    all
-}
-
-fn tasks_change(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
-    let all = own.makespan_ns.max(1) as f64;
-    let changed = waits(own, other)
-        .into_iter()
-        .filter(|(_, a, b)| 100.0 * a.abs_diff(*b) as f64 / all >= PART_PCT)
-        .take(3)
-        .map(|(task, a, b)| format!("{task} {} instead of {}", time(b), time(a)));
-    let changed: Vec<String> = changed.collect();
-    (!changed.is_empty()).then(|| {
-        format!(
-            "Waits for a CPU under `{name}`, of all tasks of a name together: {}.",
-            changed.join(", ")
-        )
-    })
-}
-
-fn moves(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
-    let of = |run: &Decomposed| run.names.iter().map(|(_, of)| of.migrations).sum::<u64>();
-    let (a, b) = (of(own), of(other));
-    let much = a.abs_diff(b) * 10 > a.max(b) && a.max(b) >= 10;
-    much.then(|| format!("Under `{name}` tasks change their CPU {b} times instead of {a}."))
 }
 
 /// About how much could be won, and how much the worst loses.
@@ -415,7 +304,7 @@ pub fn possible(advice: &Advice) -> Vec<String> {
         said.push(format!(
             "The worst of those that were tried to the end is `{}`: {}.",
             short(advice, &worst.scheduler),
-            scores(advice, differs)
+            scored(advice, differs)
         ));
     }
     let failed = advice.tried.iter().filter(|one| one.failed.is_some());

@@ -14,7 +14,7 @@ pub struct Timeline {
     /// The begin and the end of what it shows, in ns.
     pub from_ns: u64,
     pub to_ns: u64,
-    /// What a stretch can be.
+    /// The kinds of stretches.
     pub kinds: Vec<Kind>,
     /// Names that stretches refer to.
     pub names: Vec<String>,
@@ -136,7 +136,7 @@ impl Timeline {
         self.names = names;
     }
 
-    /// Returns the timeline as it stands in a page; `id` tells it from others.
+    /// Returns the timeline as it stands in a page; `id` is different for each of a page.
     pub(crate) fn html(&self, id: &str) -> String {
         let mut html = String::new();
         let _ = write!(
@@ -410,7 +410,7 @@ mod tests {
         );
     }
 
-    /// What a page has no room for is merged, and names without a stretch go.
+    /// Stretches without room on a page are merged, and names without a stretch go.
     #[test]
     fn a_timeline_fits_into_its_bytes() {
         let all = (0..20_000).map(|n| stretch(n * 10, n * 10 + 6, (n % 3) as u32 + 1));

@@ -1,7 +1,8 @@
 use super::*;
+use schedlab_compare::{OfName, Times};
+
 use crate::advice::{Features, Tried, judge, verdict};
 use crate::estimate::Estimate;
-use crate::path::OfName;
 
 fn run(running_ns: u64, woken_ns: u64, preempted_ns: u64, migrations: u64) -> Decomposed {
     let times = Times {
@@ -320,30 +321,6 @@ fn an_estimate_says_what_is_possible_and_what_limits_it() {
         advice.no_estimate = Some(why);
         assert_eq!(possible(&advice)[0], told);
     }
-}
-
-/// A sentence has the figure of the table, with its direction and what that is worth.
-#[test]
-fn scores_are_higher_or_lower_and_better_or_worse() {
-    let mut advice = advice(&SLOW, &FAST);
-    assert_eq!(
-        scores(&advice, -20.0),
-        "its score is 20 % lower, which is better"
-    );
-    assert_eq!(
-        scores(&advice, 5.0),
-        "its score is 5.0 % higher, which is worse"
-    );
-    assert_eq!(scores(&advice, -0.04), "its score is about the same");
-    advice.higher_is_better = true;
-    assert_eq!(
-        scores(&advice, 12.0),
-        "its score is 12 % higher, which is better"
-    );
-    assert_eq!(
-        scores(&advice, -5.0),
-        "its score is 5.0 % lower, which is worse"
-    );
 }
 
 #[test]
