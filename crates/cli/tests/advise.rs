@@ -47,7 +47,7 @@ fn a_recording_gets_its_advice_and_the_same_runs_the_same_one() {
         let sum: u64 = parts.iter().map(|part| path[part].as_u64().unwrap()).sum();
         assert_eq!(Some(sum), one["time"]["makespan_ns"].as_u64());
     }
-    // What could be won is the estimate beside the reference's own run, as a part of its score.
+    // The possible gain is the estimate beside the reference's own run, as a part of its score.
     let least = &document["estimate"];
     let least = least["work_ns"].as_u64().max(least["path_ns"].as_u64());
     let of_reference = last
@@ -136,7 +136,7 @@ fn the_command_at_the_end_gives_the_same() {
     let text = stdout(&schedlab(line, folder.path()));
     assert!(
         again(&text).ends_with(
-            "-s fifo,vtime -c 2 --seed 7 --rt policy --kernel 6.18 --time-limit 90 --check --budget 60"
+            "-s fifo,vtime -c 2 --seed 7 --rt policy --kernel 6.18 --time-limit 90s --check --budget 60"
         ),
         "{text}"
     );

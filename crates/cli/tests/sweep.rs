@@ -521,7 +521,7 @@ fn a_search_has_the_same_bytes_after_kills_and_in_shards() {
         child.kill().unwrap();
         child.wait().unwrap();
         kills += 1;
-        // What is there is not analysed as if it were all.
+        // An unfinished search is not analysed as if it were whole.
         let analyze = |more: &[&str]| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_schedlab"));
             command
