@@ -5,7 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{schedlab, stdout};
+use support::{PIPE, schedlab, stdout};
 
 const RUN: &str = "sim chat:rooms=1,users=6,messages=20 -s dss,fifo -c 4";
 
@@ -73,6 +73,26 @@ fn the_page_has_the_same_bytes_and_needs_no_network() {
     // A run whose events are written can be watched, too.
     let one = "sim cpu:duration=20ms -s fifo -c 2 --trace t.pftrace --explain";
     assert!(page(one).contains("The longest wait is ") || page(one).contains("No task waits"));
+}
+
+#[test]
+fn a_recorded_program_is_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    stdout(&schedlab(
+        &format!("import {PIPE} -o pipe.workload"),
+        folder.path(),
+    ));
+    let line = "sim pipe.workload -s kernel,fifo -c 2 --explain";
+    let text = words(&stdout(&schedlab(line, folder.path())));
+    // The kernel's own queues cost nothing in simulation, and have no locks there.
+    for part in [
+        "kernel on 2 CPUs, seed 1 A choice takes ",
+        "fifo on 2 CPUs, seed 1 A choice takes ",
+        "The longest wait is ",
+        "Under `fifo` no part of the path changes by 0.5 % of it.",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

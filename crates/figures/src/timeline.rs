@@ -147,9 +147,9 @@ impl Timeline {
         );
         // A script cannot be ended by a name in it.
         let data = self.json().replace('<', "\\u003c");
-        let _ = write!(
+        let _ = writeln!(
             html,
-            "<script type=\"application/json\">{data}</script></figure>\n"
+            "<script type=\"application/json\">{data}</script></figure>"
         );
         html
     }
