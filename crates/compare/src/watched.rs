@@ -130,7 +130,10 @@ impl Decomposer {
                 .max_by_key(|wait| wait.to - wait.from)
                 .map(|wait| (self.name(wait.task), self.longest(wait, &lanes, begun))),
             behind: self.behind(&waits, &lanes),
-            idle_while_waiting_pct: idle_while_waiting(&waits, &lanes, &time),
+            idle_while_waiting_pct: match self.is_cut() {
+                true => None,
+                false => idle_while_waiting(&waits, &lanes, &time),
+            },
             waits: quantiles(waits.iter().map(|wait| wait.to - wait.from).collect()),
             locks: self.locks(),
             timeline,
