@@ -4,20 +4,17 @@ use std::collections::BTreeMap;
 
 use rand_core::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use schedlab_report::stats::{Interval, difference_in_percent};
+use schedlab_compare::{Decomposed, Differs};
 use serde::Serialize;
 
-use crate::bounds::Bounds;
-use crate::path::Decomposed;
+use crate::estimate::Estimate;
 
 /// The version of the document.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 /// Times that the seeds are drawn anew.
 const DRAWS: u32 = 2_000;
 /// A gain below this is not worth a change of the scheduler, in percent.
 pub const WORTH_PCT: f64 = 1.0;
-/// If no scheduler can win more, none matters, in percent.
-pub const MATTERS_PCT: f64 = 2.0;
 
 /// A scheduler of the last round: all of them with the same seeds, which the search has not seen.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -28,13 +25,8 @@ pub struct Finalist {
     pub scores: Vec<f64>,
     /// Their mean.
     pub mean: f64,
-    /// How much better than the reference, in percent: the Hodges–Lehmann estimate over pairs of the same seed.
-    pub better_pct: f64,
-    /// 95 % interval of that; absent below six seeds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interval_pct: Option<[f64; 2]>,
-    /// Seeds with which it is better than the reference.
-    pub wins: usize,
+    /// How its score differs from the reference's.
+    pub differs: Differs,
     /// Share of draws of the seeds in which it is the best of the last round, in percent.
     pub best_in_pct: f64,
     /// Whether its difference from the best one may be chance.
@@ -54,9 +46,10 @@ pub struct Tried {
     pub scheduler: String,
     /// Runs whose score counts.
     pub runs: usize,
-    /// How much better than the reference with the same seeds, in percent; absent where it failed or has no whole run.
+    /// By how many percent its score differs from the reference's with the same seeds; absent where it failed or has no
+    /// whole run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub better_pct: Option<f64>,
+    pub differs_pct: Option<f64>,
     /// Why a run does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
@@ -69,6 +62,8 @@ pub struct Features {
     pub space: String,
     /// Runs of the search.
     pub runs: u64,
+    /// Those that failed.
+    pub failed: u64,
     /// Different schedulers of the space.
     pub of: usize,
     /// Alternatives that most of the good ones have, beyond chance.
@@ -86,7 +81,9 @@ pub struct Recording {
     pub not_inferred_pct: f64,
     /// Share of its CPUs' time that other tasks took, in percent.
     pub others_pct: f64,
-    /// Replays under the recorded scheduler against the recording: (measure, error in percent).
+    /// Replays under the recorded scheduler that were made.
+    pub replays: u64,
+    /// Those that came to their end, against the recording: (measure, error in percent).
     pub errors_pct: Vec<(String, f64)>,
 }
 
@@ -98,8 +95,39 @@ pub enum Verdict {
     Change,
     /// The reference is the best, or nothing is better beyond chance or by enough.
     Stay,
-    /// Even the best possible scheduler would win next to nothing.
-    NoMatter,
+}
+
+/// Where the results come from that are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Round {
+    /// The last round, with seeds that the search has not seen.
+    Last,
+    /// The contest, which was stopped: its best were chosen by the same seeds.
+    Contest,
+}
+
+/// The best one again, beside the reference, with seeds by which nothing was chosen.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Confirmed {
+    /// How its score differs from the reference's; absent where a run failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub differs: Option<Differs>,
+    /// Why a run does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+/// Why nothing is known of how much could be won.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoEstimate {
+    /// The score is neither a makespan nor work per time.
+    ScoreIsNoTime,
+    /// The runs do different amounts of work.
+    WorkDiffers,
+    /// It was stopped before a run was taken apart.
+    Stopped,
 }
 
 /// The advice for a program on a machine.
@@ -127,17 +155,25 @@ pub struct Advice {
     pub cut_off: bool,
     /// The recommendation.
     pub verdict: Verdict,
+    /// Where these results come from.
+    pub round: Round,
     /// The last round, the best first.
     pub finalists: Vec<Finalist>,
+    /// The best one with further seeds; absent if it is the reference, if no seed changes anything, or if it was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<Confirmed>,
     /// The others, in the order of the contest.
     pub tried: Vec<Tried>,
     /// Features of the best.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Features>,
-    /// Lower bounds of the makespan; absent where the score does not follow from it.
+    /// About the shortest makespan, by the runs of the last round.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bounds: Option<Bounds>,
-    /// How much better than the reference any scheduler could be at most, in percent.
+    pub estimate: Option<Estimate>,
+    /// Why it is absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_estimate: Option<NoEstimate>,
+    /// By how many percent the score of another scheduler could then differ from the reference's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub possible_pct: Option<f64>,
     /// The worst whose runs all ended.
@@ -160,21 +196,22 @@ impl Advice {
         all.find(|one| one.scheduler == self.reference)
             .expect("the reference is in the last round")
     }
-}
 
-/// How much better scores are than others of the same seeds, in percent: more of a rate, less of a time.
-pub fn better_pct(own: &[f64], others: &[f64], higher: bool) -> Option<(f64, Option<[f64; 2]>)> {
-    // Of times the reference over the own one: half the time is 100 % better, as twice the rate is.
-    let pairs = own.iter().zip(others);
-    let pairs: Vec<(f64, f64)> = match higher {
-        true => pairs.map(|(own, other)| (*own, *other)).collect(),
-        false => pairs.map(|(own, other)| (*other, *own)).collect(),
-    };
-    let difference = difference_in_percent(&pairs)?;
-    let interval = difference
-        .interval
-        .map(|Interval { low, high }| [low, high]);
-    Some((difference.estimate, interval))
+    /// The number of schedulers that were tried, the reference included: a stop leaves some without a run.
+    pub fn schedulers(&self) -> usize {
+        let tried = self.tried.iter();
+        let tried = tried.filter(|one| one.runs > 0 || one.failed.is_some());
+        self.finalists.len() + tried.count()
+    }
+
+    /// How the best one's score differs from the reference's, and whether the seeds are others than those that chose it.
+    pub fn gain(&self) -> (&Differs, bool) {
+        let confirmed = self.confirmed.as_ref();
+        match confirmed.and_then(|one| one.differs.as_ref()) {
+            Some(differs) => (differs, true),
+            None => (&self.best().differs, false),
+        }
+    }
 }
 
 /// Judges the last round: schedulers with a score for each seed, the same seeds for all.
@@ -188,24 +225,15 @@ pub fn judge(last: Vec<(String, Vec<f64>)>, reference: &str, higher: bool) -> Ve
     let mut finalists: Vec<Finalist> = last
         .into_iter()
         .zip(best_in)
-        .map(|((scheduler, scores), best_in_pct)| {
-            let (better_pct, interval_pct) =
-                better_pct(&scores, &of_reference, higher).unwrap_or((0.0, None));
-            let pairs = scores.iter().zip(&of_reference);
-            let is_better =
-                |(own, other): &(&f64, &f64)| if higher { own > other } else { own < other };
-            Finalist {
-                mean: scores.iter().sum::<f64>() / scores.len().max(1) as f64,
-                better_pct,
-                interval_pct,
-                wins: pairs.filter(is_better).count(),
-                best_in_pct,
-                as_good: false,
-                work: None,
-                time: None,
-                scheduler,
-                scores,
-            }
+        .map(|((scheduler, scores), best_in_pct)| Finalist {
+            mean: scores.iter().sum::<f64>() / scores.len().max(1) as f64,
+            differs: Differs::of(&scores, &of_reference, higher).unwrap_or_default(),
+            best_in_pct,
+            as_good: false,
+            work: None,
+            time: None,
+            scheduler,
+            scores,
         })
         .collect();
     finalists.sort_by(|a, b| {
@@ -218,11 +246,8 @@ pub fn judge(last: Vec<(String, Vec<f64>)>, reference: &str, higher: bool) -> Ve
     let best = finalists.first().map(|best| best.scores.clone());
     if let Some(best) = best {
         for one in &mut finalists {
-            let difference = better_pct(&one.scores, &best, higher);
-            one.as_good = match difference {
-                Some((_, Some([low, high]))) => low <= 0.0 && high >= 0.0,
-                _ => true,
-            };
+            let difference = Differs::of(&one.scores, &best, higher);
+            one.as_good = difference.is_none_or(|difference| !difference.is_shown());
         }
     }
     finalists
@@ -274,18 +299,25 @@ fn best_in_pct(last: &[(String, Vec<f64>)], higher: bool) -> Vec<f64> {
     shares
 }
 
-/// Returns the verdict of the last round and of the bound.
-pub fn verdict(finalists: &[Finalist], reference: &str, possible_pct: Option<f64>) -> Verdict {
-    let Some(best) = finalists.first() else {
-        return Verdict::Stay;
-    };
-    let is_shown = best.interval_pct.is_some_and(|[low, _]| low > 0.0);
-    if best.scheduler != reference && is_shown && best.better_pct >= WORTH_PCT {
-        return Verdict::Change;
-    }
-    match possible_pct {
-        Some(possible) if possible < MATTERS_PCT => Verdict::NoMatter,
-        _ => Verdict::Stay,
+/// Returns the verdict: another scheduler is recommended only for what seeds show that did not choose it. Where no seed
+/// changes anything, there is nothing to choose by.
+pub fn verdict(
+    finalists: &[Finalist],
+    confirmed: Option<&Confirmed>,
+    reference: &str,
+    higher: bool,
+) -> Verdict {
+    let is_worth = |differs: &Differs| differs.is_shown() && differs.gain_pct(higher) >= WORTH_PCT;
+    let changes = finalists.first().is_some_and(|best| {
+        let differs = match confirmed {
+            Some(confirmed) => confirmed.differs.as_ref(),
+            None => Some(&best.differs).filter(|differs| differs.seeds_same),
+        };
+        best.scheduler != reference && differs.is_some_and(is_worth)
+    });
+    match changes {
+        true => Verdict::Change,
+        false => Verdict::Stay,
     }
 }
 
@@ -299,12 +331,23 @@ mod tests {
             .collect()
     }
 
+    const KERNEL: [f64; 6] = [100.0, 102.0, 98.0, 101.0, 99.0, 100.0];
+    const FAST: [f64; 6] = [80.0, 82.0, 79.0, 81.0, 80.0, 80.0];
+
+    /// The best one with further seeds.
+    fn confirmed(own: &[f64], reference: &[f64]) -> Confirmed {
+        Confirmed {
+            differs: Differs::of(own, reference, false),
+            failed: None,
+        }
+    }
+
     #[test]
     fn a_clear_winner_is_the_best_in_every_draw() {
         let judged = judge(
             last(&[
-                ("kernel", &[100.0, 102.0, 98.0, 101.0, 99.0, 100.0]),
-                ("fast", &[80.0, 82.0, 79.0, 81.0, 80.0, 80.0]),
+                ("kernel", &KERNEL),
+                ("fast", &FAST),
                 ("slow", &[140.0, 139.0, 141.0, 140.0, 142.0, 138.0]),
             ]),
             "kernel",
@@ -312,44 +355,97 @@ mod tests {
         );
         let names: Vec<&str> = judged.iter().map(|one| one.scheduler.as_str()).collect();
         assert_eq!(names, ["fast", "kernel", "slow"]);
-        assert_eq!((judged[0].wins, judged[0].best_in_pct), (6, 100.0));
-        assert!(
-            (judged[0].better_pct - 25.0).abs() < 1.0,
-            "{}",
-            judged[0].better_pct
+        let differs = &judged[0].differs;
+        assert_eq!(
+            (differs.wins, differs.seeds, judged[0].best_in_pct),
+            (6, 6, 100.0)
         );
-        assert!(judged[0].interval_pct.unwrap()[0] > 20.0);
+        assert!((differs.percent + 20.0).abs() < 1.0, "{differs:?}");
+        assert!(differs.interval_pct.unwrap()[1] < -15.0);
         assert!(judged[0].as_good && !judged[1].as_good && !judged[2].as_good);
-        assert_eq!(verdict(&judged, "kernel", Some(40.0)), Verdict::Change);
         // Of rates the same numbers say the opposite.
         let scores = |one: &Finalist| (one.scheduler.clone(), one.scores.clone());
         let rates = judge(judged.iter().map(scores).collect(), "kernel", true);
         assert_eq!(rates[0].scheduler, "slow");
-        assert!((rates[0].better_pct - 40.0).abs() < 1.0);
+        assert!((rates[0].differs.gain_pct(true) - 40.0).abs() < 1.0);
+    }
+
+    /// The seeds that chose the best one flatter it: only others recommend it.
+    #[test]
+    fn only_seeds_that_chose_nothing_recommend_a_change() {
+        let judged = judge(
+            last(&[("kernel", &KERNEL), ("fast", &FAST)]),
+            "kernel",
+            false,
+        );
+        let verdict = |confirmed: Option<&Confirmed>| verdict(&judged, confirmed, "kernel", false);
+        assert_eq!(verdict(None), Verdict::Stay);
+        assert_eq!(verdict(Some(&confirmed(&FAST, &KERNEL))), Verdict::Change);
+        // With the further seeds it is no better, or not by enough, or by too few of them.
+        assert_eq!(verdict(Some(&confirmed(&KERNEL, &KERNEL))), Verdict::Stay);
+        let little = KERNEL.map(|score| score * 0.995);
+        assert_eq!(verdict(Some(&confirmed(&little, &KERNEL))), Verdict::Stay);
+        assert_eq!(
+            verdict(Some(&confirmed(&FAST[..3], &KERNEL[..3]))),
+            Verdict::Stay
+        );
+        let failed = Confirmed {
+            differs: None,
+            failed: Some("stalled".to_owned()),
+        };
+        assert_eq!(verdict(Some(&failed)), Verdict::Stay);
     }
 
     #[test]
     fn what_chance_can_give_is_no_reason_to_change() {
+        let kernel = [100.0, 90.0, 110.0, 95.0, 105.0, 100.0];
+        let other = [99.0, 111.0, 89.0, 104.0, 94.0, 100.0];
         let judged = judge(
-            last(&[
-                ("kernel", &[100.0, 90.0, 110.0, 95.0, 105.0, 100.0]),
-                ("other", &[99.0, 111.0, 89.0, 104.0, 94.0, 100.0]),
-            ]),
+            last(&[("kernel", &kernel), ("other", &other)]),
             "kernel",
             false,
         );
         assert!(judged.iter().all(|one| one.as_good));
-        assert_eq!(verdict(&judged, "kernel", Some(40.0)), Verdict::Stay);
-        assert_eq!(verdict(&judged, "kernel", Some(1.0)), Verdict::NoMatter);
-        assert_eq!(verdict(&judged, "kernel", None), Verdict::Stay);
+        let again = confirmed(&other, &kernel);
+        assert_eq!(
+            verdict(&judged, Some(&again), "kernel", false),
+            Verdict::Stay
+        );
         let sum: f64 = judged.iter().map(|one| one.best_in_pct).sum();
         assert!((sum - 100.0).abs() < 1e-9);
+    }
+
+    /// Six copies of one run have no interval: they are no sample of anything.
+    #[test]
+    fn copies_of_one_run_are_no_sample() {
+        let judged = judge(
+            last(&[("kernel", &[100.0; 6]), ("a", &[90.0; 6])]),
+            "kernel",
+            false,
+        );
+        let differs = &judged[0].differs;
+        assert_eq!((differs.interval_pct, differs.seeds_same), (None, true));
+        assert!(differs.is_shown() && !judged[1].as_good);
+        assert_eq!(verdict(&judged, None, "kernel", false), Verdict::Change);
+        // The same of a score that is the reference's own.
+        assert!(!judged[1].differs.is_shown());
+        let close = judge(
+            last(&[("kernel", &[100.0; 6]), ("a", &[99.5; 6])]),
+            "kernel",
+            false,
+        );
+        assert_eq!(verdict(&close, None, "kernel", false), Verdict::Stay);
+        // One seed is no copy, and one of several that differs makes them a sample.
+        let of = |own: &[f64]| Differs::of(own, &[100.0; 6], false).unwrap();
+        assert!(!of(&[90.0]).seeds_same);
+        let mixed = of(&[90.0, 90.0, 90.0, 90.0, 90.0, 91.0]);
+        assert!(!mixed.seeds_same && mixed.interval_pct.is_some());
     }
 
     #[test]
     fn equals_share_the_draws_and_the_reference_is_first() {
         let judged = judge(
-            last(&[("a", &[5.0; 6]), ("kernel", &[5.0; 6])]),
+            last(&[("a", &KERNEL), ("kernel", &KERNEL)]),
             "kernel",
             false,
         );
@@ -359,24 +455,6 @@ mod tests {
                 .iter()
                 .all(|one| (one.best_in_pct - 50.0).abs() < 1e-6)
         );
-        assert_eq!(verdict(&judged, "kernel", None), Verdict::Stay);
-    }
-
-    #[test]
-    fn a_gain_of_less_than_a_percent_or_of_few_seeds_is_none() {
-        let small = judge(
-            last(&[("kernel", &[100.0; 6]), ("a", &[99.5; 6])]),
-            "kernel",
-            false,
-        );
-        assert_eq!(small[0].scheduler, "a");
-        assert_eq!(verdict(&small, "kernel", Some(9.0)), Verdict::Stay);
-        let few = judge(
-            last(&[("kernel", &[100.0; 3]), ("a", &[50.0; 3])]),
-            "kernel",
-            false,
-        );
-        assert_eq!(few[0].interval_pct, None);
-        assert_eq!(verdict(&few, "kernel", Some(90.0)), Verdict::Stay);
+        assert_eq!(verdict(&judged, None, "kernel", false), Verdict::Stay);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration as Time, Instant};
 
 use schedlab_analysis::{Bounds as Limits, Verdict as Judged, analyse};
+use schedlab_compare::{Decomposer, Differs};
 use schedlab_machine::Machine;
 use schedlab_recording::{Replayed, page::compare};
 use schedlab_report::{RunResult, Value};
@@ -16,11 +17,11 @@ use schedlab_trace::Duration;
 use schedlab_workload::recorded::File;
 
 use crate::advice::{
-    Advice, Features, Finalist, Recording, SCHEMA, Tried, better_pct, judge, verdict,
+    Advice, Confirmed, Features, Finalist, NoEstimate, Recording, Round, SCHEMA, Tried, judge,
+    verdict,
 };
-use crate::bounds::Bounds;
-use crate::contest::{Contestant, Field, LEFT, LIMIT_FACTOR, halve, rank, why};
-use crate::path::Decomposer;
+use crate::contest::{Contestant, Field, LEFT, LIMIT_FACTOR, halve, rank, so_far, why};
+use crate::estimate::Estimate;
 use crate::runs::{Progress, Runs};
 
 /// Part of the runs for the last round.
@@ -40,6 +41,8 @@ const FRESH: u64 = 1_000_000;
 const REPLAYS: u64 = 3;
 /// Runs of the reference with the seeds of the contest.
 const BESIDE: u64 = 8;
+/// Schedulers that are run again with further seeds: the best one and the reference.
+const AGAIN: u64 = 2;
 /// Part of the time that runs may take: reading, models and explanations need the rest.
 const TIME_PART: f64 = 0.8;
 /// Schedulers whose runs say how long a run takes, beside the reference.
@@ -109,7 +112,7 @@ pub enum AdviseError {
         needed: String,
     },
     /// Someone asked to stop before there was anything to say.
-    #[error("stopped before the first round was done: nothing can be said yet")]
+    #[error("stopped before any other scheduler came to its end: nothing can be said yet")]
     Stopped,
 }
 
@@ -158,9 +161,11 @@ pub fn advise(
         by_makespan,
     };
     runs.of = budget;
+    let mut own = Contestant::new(reference.clone());
+    own.take(field.spec.seed, &first);
     let contestants = others.into_iter().map(Contestant::new).collect();
     let (contest, search) = shares.divide(budget.saturating_sub(runs.made));
-    let mut all = halve(&field, &mut runs, contestants, contest);
+    let mut all = halve(&field, &mut runs, &mut own, contestants, contest);
     let (features, points) = match space {
         Some(space) if search >= RUNS_MIN && !runs.is_stopped() => {
             features(&field, space, search, &mut runs)?
@@ -168,42 +173,47 @@ pub fn advise(
         _ => (None, Vec::new()),
     };
     rank(&mut all, higher);
-    let mut last: Vec<Scheduler> = vec![reference.clone()];
-    let good = all.iter().filter(|one| one.failed.is_none());
-    last.extend(good.take(LEFT).map(|one| one.scheduler.clone()));
-    last.extend(
-        points
-            .into_iter()
-            .filter(|point| !is_among(point, &last))
-            .collect::<Vec<_>>(),
-    );
-    let left = budget.saturating_sub(runs.made + REPLAYS + BESIDE);
+    let last = of_last_round(&reference, &all, points);
+    let spent = runs.made + REPLAYS + AGAIN * SEEDS_MIN;
+    let left = budget.saturating_sub(spent);
     let seeds = (left / last.len() as u64).clamp(SEEDS_MIN, SEEDS_MAX);
-    let finalists = last_round(&field, &last, seeds, &reference, &mut runs);
+    let mut finalists = last_round(&field, &last, seeds, &mut own, &mut runs);
+    if let Some(why) = &own.failed {
+        return Err(AdviseError::Reference {
+            workload: ask.spec.workload.clone(),
+            scheduler: reference.to_string(),
+            why: why.clone(),
+        });
+    }
+    let name = reference.to_string();
+    let mut round = Round::Last;
+    if finalists.is_empty() {
+        round = Round::Contest;
+        finalists = judge(so_far(&own, &all, higher), &name, higher);
+    }
     if finalists.is_empty() {
         return Err(AdviseError::Stopped);
     }
+    let confirmed = match round {
+        Round::Last => confirm(&field, &finalists[0], &reference, seeds, &mut runs),
+        Round::Contest => None,
+    };
     let machine = machine(&mut runs, &field.spec)?;
     let cpus = machine.topology.nr_cpus() as u32;
-    let bounds = field
-        .by_makespan
-        .then(|| bounds(&finalists, &machine))
-        .flatten();
-    let possible_pct = bounds.as_ref().and_then(|bounds| {
-        let own = finalists
-            .iter()
-            .find(|one| one.scheduler == reference.to_string())?;
-        let own = own.time.as_ref()?.makespan_ns as f64;
-        Some((100.0 * (own / bounds.least_ns().max(1) as f64 - 1.0)).max(0.0))
-    });
-    let of_reference = reference_scores(&field, &reference, &all, &first, &mut runs);
+    let (estimate, no_estimate) = match estimate(&field, round, &finalists, &machine) {
+        Ok(estimate) => (Some(estimate), None),
+        Err(why) => (None, Some(why)),
+    };
+    let possible_pct = estimate
+        .as_ref()
+        .and_then(|estimate| possible(estimate, &finalists, &name, higher));
     let tried: Vec<Tried> = all
         .iter()
         .filter(|one| {
             let name = one.scheduler.to_string();
             !finalists.iter().any(|last| last.scheduler == name)
         })
-        .map(|one| tried(one, &of_reference, higher))
+        .map(|one| tried(one, &own.scores, higher))
         .collect();
     let recording = ask.file.and_then(|file| recording(file, ask, &mut runs));
     Ok(Advice {
@@ -211,21 +221,41 @@ pub fn advise(
         workload: ask.spec.workload.clone(),
         machine: ask.spec.machine.clone(),
         cpus,
-        reference: reference.to_string(),
         unit: text("score_unit"),
         higher_is_better: higher,
         budget_runs: budget,
         runs: runs.made,
         cut_off: runs.is_stopped(),
-        verdict: verdict(&finalists, &reference.to_string(), possible_pct),
-        worst: worst(&finalists, &tried, &reference.to_string()),
+        verdict: verdict(&finalists, confirmed.as_ref(), &name, higher),
+        worst: worst(&finalists, &tried, &name, higher),
+        reference: name,
+        round,
         finalists,
+        confirmed,
         tried,
         features,
-        bounds,
+        estimate,
+        no_estimate,
         possible_pct,
         recording,
     })
+}
+
+/// The schedulers of the last round: the reference, the best of the contest and the best points of a space.
+fn of_last_round(
+    reference: &Scheduler,
+    all: &[Contestant],
+    points: Vec<Scheduler>,
+) -> Vec<Scheduler> {
+    let mut last: Vec<Scheduler> = vec![reference.clone()];
+    let good = all.iter().filter(|one| one.failed.is_none());
+    last.extend(good.take(LEFT).map(|one| one.scheduler.clone()));
+    for point in points {
+        if !is_among(&point, &last) {
+            last.push(point);
+        }
+    }
+    last
 }
 
 /// How the runs are divided.
@@ -240,7 +270,7 @@ impl Shares {
         let points = if has_features { POINTS_LAST } else { 0 };
         let finalists = 1 + others.min(LEFT) + points;
         Shares {
-            last: SEEDS_MIN * finalists as u64 + REPLAYS + BESIDE,
+            last: SEEDS_MIN * (finalists as u64 + AGAIN) + REPLAYS + BESIDE,
             has_features,
         }
     }
@@ -261,7 +291,8 @@ impl Shares {
     }
 }
 
-/// Runs the reference and says how many runs the budget has. A time becomes runs by how long the first ones take.
+/// Runs the reference and says how many runs the budget has. A time becomes runs by how long some take that do not count:
+/// so the same number of runs gives the same advice.
 fn first_runs(
     ask: &Ask<'_>,
     others: &[Scheduler],
@@ -297,7 +328,7 @@ fn first_runs(
             },
         });
     }
-    let least = runs.made + TIMED as u64 + shares.last + others.len() as u64;
+    let least = runs.made + shares.last + others.len() as u64;
     let (room, seconds) = match ask.limit {
         Limit::Runs(room) => (room, took.as_secs_f64()),
         Limit::Time(time) => {
@@ -313,10 +344,11 @@ fn first_runs(
                 })
                 .collect();
             let begun = Instant::now();
-            runs.make("how long runs take", &specs);
+            runs.untold("how long runs take", &specs);
             let per_run = begun.elapsed().as_secs_f64() / specs.len() as f64;
             let left = time.as_secs_f64() * TIME_PART - took.as_secs_f64();
-            ((left / per_run.max(1e-6)) as u64, per_run)
+            let per_run = per_run.max(1e-6);
+            (runs.made + (left / per_run) as u64, per_run)
         }
     };
     if runs.is_stopped() {
@@ -436,6 +468,7 @@ fn features(
     let features = Features {
         space: name,
         runs: found.map_or(0, |search| search.runs),
+        failed: found.map_or(0, |search| search.failed),
         of: firsts.len(),
         good: with(Judged::Good),
         bad: with(Judged::Bad),
@@ -450,12 +483,13 @@ fn is_among(scheduler: &Scheduler, others: &[Scheduler]) -> bool {
     others.any(|other| other == spelled)
 }
 
-/// Runs the last ones with seeds that the search has not seen. The first runs are taken apart.
+/// Runs the last ones with seeds that the search has not seen. The first runs are taken apart. If the reference fails, its
+/// contestant of the contest says so.
 fn last_round(
     field: &Field,
     last: &[Scheduler],
     seeds: u64,
-    reference: &Scheduler,
+    own: &mut Contestant,
     runs: &mut Runs<'_>,
 ) -> Vec<Finalist> {
     let first = field.spec.seed.wrapping_add(FRESH);
@@ -481,6 +515,11 @@ fn last_round(
             times.insert(contestant.scheduler.to_string(), (work, listener.finish()));
         }
     }
+    let reference = &own.scheduler;
+    let failed = contestants.iter().find(|one| one.scheduler == *reference);
+    if let Some(why) = failed.and_then(|one| one.failed.clone()) {
+        own.failed = Some(why);
+    }
     contestants.retain(|one| one.failed.is_none());
     // Of an interrupted round only seeds that all had.
     let common: BTreeSet<u64> = contestants
@@ -503,6 +542,44 @@ fn last_round(
         }
     }
     finalists
+}
+
+/// Runs the best of the last round and the reference with further seeds: the seeds of the last round chose it. `None` where
+/// there is nothing to confirm, or after a stop.
+fn confirm(
+    field: &Field,
+    best: &Finalist,
+    reference: &Scheduler,
+    behind: u64,
+    runs: &mut Runs<'_>,
+) -> Option<Confirmed> {
+    if best.scheduler == reference.to_string() || best.differs.seeds_same {
+        return None;
+    }
+    let first = field.spec.seed.wrapping_add(FRESH).wrapping_add(behind);
+    let both = [Scheduler::parse(&best.scheduler), reference.clone()];
+    let specs: Vec<SimSpec> = (0..SEEDS_MIN)
+        .map(|seed| first.wrapping_add(seed))
+        .flat_map(|seed| both.iter().map(move |one| field.run(one, seed)))
+        .collect();
+    let results = runs.make("the best one again", &specs);
+    let mut both = both.map(Contestant::new);
+    for (place, result) in results.iter().enumerate() {
+        let result = result.as_ref()?;
+        both[place % 2].take(result.seed, result);
+    }
+    let failed = both.iter().find_map(|one| {
+        let why = one.failed.as_ref()?;
+        Some(format!("{} {why}", one.scheduler))
+    });
+    let scores = |one: &Contestant| one.scores.values().copied().collect::<Vec<f64>>();
+    Some(Confirmed {
+        differs: match &failed {
+            None => Differs::of(&scores(&both[0]), &scores(&both[1]), field.higher),
+            Some(_) => None,
+        },
+        failed,
+    })
 }
 
 fn machine(runs: &mut Runs<'_>, spec: &SimSpec) -> Result<Machine, AdviseError> {
@@ -528,45 +605,46 @@ impl First {
     }
 }
 
-/// The bounds, where all runs do the same work: of those that end by the clock a better one does more.
-fn bounds(finalists: &[Finalist], machine: &Machine) -> Option<Bounds> {
+/// About the shortest makespan, where all runs do the same work: of those that end by the clock a better one does more.
+fn estimate(
+    field: &Field,
+    round: Round,
+    finalists: &[Finalist],
+    machine: &Machine,
+) -> Result<Estimate, NoEstimate> {
+    if !field.by_makespan {
+        return Err(NoEstimate::ScoreIsNoTime);
+    }
+    if round == Round::Contest {
+        return Err(NoEstimate::Stopped);
+    }
     let mut works = finalists.iter().map(|one| one.work);
-    let first = works.next()?;
+    let first = works.next().flatten();
     if works.any(|work| work != first) {
-        return None;
+        return Err(NoEstimate::WorkDiffers);
     }
     let runs: Vec<_> = finalists
         .iter()
         .filter_map(|one| one.time.as_ref())
         .collect();
-    Bounds::of(&runs, machine)
+    Estimate::of(&runs, machine).ok_or(NoEstimate::Stopped)
 }
 
-/// The reference's scores with the seeds of the contest.
-fn reference_scores(
-    field: &Field,
-    reference: &Scheduler,
-    all: &[Contestant],
-    first: &RunResult,
-    runs: &mut Runs<'_>,
-) -> BTreeMap<u64, f64> {
-    let mut own = Contestant::new(reference.clone());
-    own.take(field.spec.seed, first);
-    let seeds: BTreeSet<u64> = all
-        .iter()
-        .flat_map(|one| one.scores.keys().copied())
-        .filter(|seed| *seed != field.spec.seed)
-        .collect();
-    let specs: Vec<SimSpec> = seeds
-        .iter()
-        .map(|seed| field.run(reference, *seed))
-        .collect();
-    for (seed, result) in seeds.iter().zip(runs.make("the current scheduler", &specs)) {
-        if let Some(result) = result {
-            own.take(*seed, &result);
-        }
-    }
-    own.scores
+/// By how many percent the score of another scheduler could differ from the reference's.
+fn possible(
+    estimate: &Estimate,
+    finalists: &[Finalist],
+    reference: &str,
+    higher: bool,
+) -> Option<f64> {
+    let own = finalists.iter().find(|one| one.scheduler == reference)?;
+    let own = own.time.as_ref()?.makespan_ns as f64;
+    let least = (estimate.least_ns().max(1) as f64).min(own);
+    // The score follows from the makespan: it is the time, or work per time.
+    Some(match higher {
+        true => 100.0 * (own / least - 1.0),
+        false => 100.0 * (least / own - 1.0),
+    })
 }
 
 fn tried(one: &Contestant, reference: &BTreeMap<u64, f64>, higher: bool) -> Tried {
@@ -578,8 +656,8 @@ fn tried(one: &Contestant, reference: &BTreeMap<u64, f64>, higher: bool) -> Trie
     Tried {
         scheduler: one.scheduler.to_string(),
         runs: one.scores.len(),
-        better_pct: match one.failed {
-            None => better_pct(&own, &other, higher).map(|(estimate, _)| estimate),
+        differs_pct: match one.failed {
+            None => Differs::of(&own, &other, higher).map(|differs| differs.percent),
             Some(_) => None,
         },
         failed: one.failed.clone(),
@@ -587,21 +665,25 @@ fn tried(one: &Contestant, reference: &BTreeMap<u64, f64>, higher: bool) -> Trie
 }
 
 /// The worst one that came to its end.
-fn worst(finalists: &[Finalist], tried: &[Tried], reference: &str) -> Option<Tried> {
+fn worst(finalists: &[Finalist], tried: &[Tried], reference: &str, higher: bool) -> Option<Tried> {
     let last = finalists
         .iter()
         .filter(|one| one.scheduler != reference)
         .map(|one| Tried {
             scheduler: one.scheduler.clone(),
             runs: one.scores.len(),
-            better_pct: Some(one.better_pct),
+            differs_pct: Some(one.differs.percent),
             failed: None,
         });
-    let tried = tried.iter().filter(|one| one.better_pct.is_some()).cloned();
-    tried.chain(last).min_by(|a, b| {
-        let key = |one: &Tried| one.better_pct.unwrap_or(0.0);
-        key(a).total_cmp(&key(b))
-    })
+    let tried = tried
+        .iter()
+        .filter(|one| one.differs_pct.is_some())
+        .cloned();
+    let gain = |one: &Tried| {
+        let differs = one.differs_pct.unwrap_or(0.0);
+        if higher { differs } else { -differs }
+    };
+    tried.chain(last).min_by(|a, b| gain(a).total_cmp(&gain(b)))
 }
 
 /// Replays under the recorded scheduler, on as many CPUs as the program had, against the recording.
@@ -618,6 +700,7 @@ fn recording(file: &File, ask: &Ask<'_>, runs: &mut Runs<'_>) -> Option<Recordin
     let replays = runs.listen("replays of the recording", &specs, |_| {
         Some(Replayed::default())
     });
+    let made = replays.iter().flatten().count();
     let replays: Vec<_> = replays
         .into_iter()
         .flatten()
@@ -641,6 +724,7 @@ fn recording(file: &File, ask: &Ask<'_>, runs: &mut Runs<'_>) -> Option<Recordin
         lost_events: recorded.lost_events,
         not_inferred_pct: 100.0 * recorded.waits.not_inferred(),
         others_pct: 100.0 * recorded.others_cpu_ns as f64 / there.max(1.0),
+        replays: made as u64,
         errors_pct: errors_pct.collect(),
     })
 }
@@ -652,19 +736,19 @@ mod tests {
     #[test]
     fn the_last_round_has_its_runs_and_features_enough_for_a_model() {
         let shares = Shares::of(20, true);
-        // Six finalists with six seeds, three replays, and the reference beside the contest.
-        assert_eq!(shares.last, 36 + 3 + 8);
-        assert_eq!(shares.divide(147), (60, 40));
+        // Six finalists with six seeds, the best and the reference again, three replays, and the reference beside the contest.
+        assert_eq!(shares.last, 36 + 12 + 3 + 8);
+        assert_eq!(shares.divide(159), (60, 40));
         assert_eq!(shares.divide(400), (180, 120));
         assert_eq!(
-            shares.divide(77),
+            shares.divide(89),
             (30, 0),
             "12 runs are too few for a model"
         );
         assert_eq!(shares.divide(10), (0, 0));
         let without = Shares::of(2, false);
-        assert_eq!(without.last, 18 + 11);
-        assert_eq!(without.divide(69), (40, 0));
+        assert_eq!(without.last, 18 + 12 + 11);
+        assert_eq!(without.divide(81), (40, 0));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Contestant {
     pub scheduler: Scheduler,
     /// Scores by seed.
     pub scores: BTreeMap<u64, f64>,
-    /// The rounds that it was in.
+    /// The rounds that it was in to their end.
     pub rounds: u32,
     /// Why a run of it does not count.
     pub failed: Option<String>,
@@ -106,11 +106,13 @@ impl Field {
 }
 
 /// Lets contestants compete with about `budget` runs: all with one seed, the better half with two, a quarter with four.
-/// All of a round have the same seeds. If there are fewer runs than contestants twice over, the first round ends after
+/// All of a round have the same seeds, and the reference has them, too, so that an interrupted contest can be compared with it.
+/// If there are fewer runs than contestants twice over, the first round ends after
 /// a quarter of the reference's time and counts the work done until then. Returns the contestants, the best first.
 pub fn halve(
     field: &Field,
     runs: &mut Runs<'_>,
+    reference: &mut Contestant,
     contestants: Vec<Contestant>,
     budget: u64,
 ) -> Vec<Contestant> {
@@ -132,7 +134,8 @@ pub fn halve(
         if more == 0 {
             break;
         }
-        round(field, runs, &mut all[..size], seed + seeds, more);
+        let fresh = seed.wrapping_add(seeds);
+        round(field, runs, reference, &mut all[..size], (fresh, more));
         left -= more * size as u64;
         seeds += more;
         rank(&mut all, field.higher);
@@ -153,26 +156,75 @@ pub fn halve(
 fn round(
     field: &Field,
     runs: &mut Runs<'_>,
+    reference: &mut Contestant,
     contestants: &mut [Contestant],
-    first: u64,
-    seeds: u64,
+    (first, seeds): (u64, u64),
 ) {
-    let pairs: Vec<(usize, u64)> = (first..first + seeds)
-        .flat_map(|seed| (0..contestants.len()).map(move |place| (place, seed)))
+    // Nobody's place: the reference, which has the first seed already.
+    let all = contestants.len();
+    let pairs: Vec<(usize, u64)> = (0..seeds)
+        .map(|seed| first.wrapping_add(seed))
+        .flat_map(|seed| {
+            let own = (!reference.scores.contains_key(&seed)).then_some((all, seed));
+            own.into_iter()
+                .chain((0..all).map(move |place| (place, seed)))
+        })
         .collect();
+    let scheduler = |place: usize| match contestants.get(place) {
+        Some(contestant) => &contestant.scheduler,
+        None => &reference.scheduler,
+    };
     let specs: Vec<SimSpec> = pairs
         .iter()
-        .map(|&(place, seed)| field.run(&contestants[place].scheduler, seed))
+        .map(|&(place, seed)| field.run(scheduler(place), seed))
         .collect();
     let results = runs.make("built-in schedulers", &specs);
     for (&(place, seed), result) in pairs.iter().zip(&results) {
         if let Some(result) = result {
-            contestants[place].take(seed, result);
+            let contestant = contestants.get_mut(place).unwrap_or(reference);
+            contestant.take(seed, result);
         }
     }
-    for contestant in contestants {
-        contestant.rounds += 1;
+    // Of a round that was stopped some have seeds that others lack.
+    if results.iter().all(Option::is_some) {
+        for contestant in contestants {
+            contestant.rounds += 1;
+        }
     }
+}
+
+/// Compares the best of a contest that was stopped with the reference, by the seeds that all of them had: the scores of
+/// the reference first. Empty if nobody but the reference came to an end.
+pub fn so_far(
+    reference: &Contestant,
+    contestants: &[Contestant],
+    higher: bool,
+) -> Vec<(String, Vec<f64>)> {
+    let good = |one: &&Contestant| one.failed.is_none() && !one.scores.is_empty();
+    let rounds = contestants.iter().filter(good).map(|one| one.rounds).max();
+    let last: Vec<&Contestant> = contestants
+        .iter()
+        .filter(good)
+        .filter(|one| Some(one.rounds) == rounds)
+        .collect();
+    let mut seeds: Vec<u64> = reference.scores.keys().copied().collect();
+    seeds.retain(|seed| last.iter().all(|one| one.scores.contains_key(seed)));
+    if last.is_empty() || seeds.is_empty() {
+        return Vec::new();
+    }
+    let scores = |one: &Contestant| -> (String, Vec<f64>) {
+        let scores = seeds.iter().map(|seed| one.scores[seed]);
+        (one.scheduler.to_string(), scores.collect())
+    };
+    let mut others: Vec<(String, Vec<f64>)> = last.into_iter().map(scores).collect();
+    others.sort_by(|(one, a), (other, b)| {
+        let order = a.iter().sum::<f64>().total_cmp(&b.iter().sum());
+        let order = if higher { order.reverse() } else { order };
+        order.then_with(|| one.cmp(other))
+    });
+    others.truncate(LEFT);
+    others.insert(0, scores(reference));
+    others
 }
 
 /// Ranks all by the work that they have done after a part of the reference's time.
@@ -249,6 +301,36 @@ mod tests {
         assert_eq!(names(&all), ["c", "b", "a", "d", "e"]);
         rank(&mut all, true);
         assert_eq!(names(&all), ["b", "c", "a", "d", "e"]);
+    }
+
+    /// Of a contest that was stopped, the best of the last whole round are compared by the seeds that all have.
+    #[test]
+    fn a_contest_that_was_stopped_has_its_best() {
+        let reference = contestant("kernel", &[9.0, 9.5, 9.7], false);
+        let mut all = vec![
+            contestant("a", &[6.0], false),
+            contestant("b", &[5.0, 5.5], false),
+            contestant("c", &[4.0, 4.5], false),
+            contestant("d", &[1.0, 1.0], true),
+        ];
+        // One of the next round had its turn before the stop.
+        all[1].scores.insert(3, 1.0);
+        let told = so_far(&reference, &all, false);
+        let expected = [
+            ("kernel", vec![9.0, 9.5]),
+            ("c", vec![4.0, 4.5]),
+            ("b", vec![5.0, 5.5]),
+        ];
+        let expected = expected.map(|(name, scores)| (name.to_owned(), scores));
+        assert_eq!(told, expected);
+        let best = |higher| so_far(&reference, &all, higher)[1].0.clone();
+        assert_eq!((best(false), best(true)), ("c".to_owned(), "b".to_owned()));
+        // In the first round all that came to an end.
+        for one in &mut all {
+            one.rounds = 0;
+        }
+        assert_eq!(so_far(&reference, &all, false)[1].0, "c");
+        assert!(so_far(&reference, &[contestant("e", &[], false)], false).is_empty());
     }
 
     #[test]

@@ -1,22 +1,19 @@
 //! The advice as a page for a browser.
 
+use schedlab_compare::{Decomposed, Differs, SLOTS, parts, waits};
 use schedlab_figures::{Axis, Chart, Mark, Page, Point, Section, Series, Table};
 use schedlab_report::export::number::amount;
 use schedlab_trace::{counted, time_unit};
 
-use crate::advice::better_pct;
-use crate::path::SLOTS;
+use crate::Advice;
+use crate::advice::Round;
 use crate::words::{
-    against, explained, features, headline, not_modelled, parts, possible, short, waits, why,
+    against, best_in, explained, features, headline, interval, not_modelled, possible, round,
+    short, why,
 };
-use crate::{Advice, Decomposed};
 
 /// Tasks of the table of waits.
 const TASKS_MAX: usize = 20;
-
-fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
-    all.iter().map(|text| (*text).to_owned()).collect()
-}
 
 /// Returns the page.
 pub fn page(advice: &Advice) -> Page {
@@ -26,7 +23,7 @@ pub fn page(advice: &Advice) -> Page {
         advice.machine,
         counted(advice.cpus, "CPU"),
         counted(advice.runs, "run"),
-        advice.finalists.len() + advice.tried.len(),
+        advice.schedulers(),
         advice.reference
     );
     let mut lead = headline(advice);
@@ -36,7 +33,7 @@ pub fn page(advice: &Advice) -> Page {
         of_features(advice),
         of_time(advice),
         Section {
-            heading: "How much could be won".to_owned(),
+            heading: "About how much could be won".to_owned(),
             text: possible(advice),
             ..Section::default()
         },
@@ -64,22 +61,33 @@ fn last_round(advice: &Advice) -> Section {
         vec![
             short(advice, &one.scheduler),
             amount(one.mean, &advice.unit),
-            of(format!("{:+.1} %", one.better_pct)),
-            of(one.interval_pct.map_or_else(
-                || "unknown".to_owned(),
-                |[low, high]| format!("{low:+.1} to {high:+.1} %"),
-            )),
-            of(format!("{} of {}", one.wins, one.scores.len())),
-            format!("{:.0} %", one.best_in_pct),
+            of(format!("{:+.1} %", one.differs.percent)),
+            of(interval(&one.differs)),
+            of(format!("{} of {}", one.differs.wins, one.differs.seeds)),
+            best_in(advice, one),
         ]
     });
     let names = advice.finalists.iter().filter_map(|one| {
         let name = short(advice, &one.scheduler);
         (name != one.scheduler).then(|| format!("{name} is `{}`.", one.scheduler))
     });
-    let text = "All of the last round ran with the same seeds, which the search had not seen. The interval has the true \
-                difference with a probability of 95 %. The last column is the share of draws of the seeds in which a \
-                scheduler is the best.";
+    let seeds = match advice.round {
+        Round::Last => {
+            "All of the last round ran with the same seeds, which the search had not seen. They choose the best one, so they \
+             flatter it; the paragraph above has its difference with further seeds."
+        }
+        Round::Contest => {
+            "The search was stopped before its last round. These are the best of the contest, and their seeds chose them."
+        }
+    };
+    let better = match advice.higher_is_better {
+        true => "higher",
+        false => "lower",
+    };
+    let text = format!(
+        "{seeds} The mean is of the score; {better} is better. The interval has the true difference with a probability of 95 %. \
+         The last column is the share of draws of the seeds in which a scheduler is the best."
+    );
     let reference = &advice.reference().scores;
     let others = advice
         .finalists
@@ -91,26 +99,26 @@ fn last_round(advice: &Advice) -> Section {
         points: (1..)
             .zip(one.scores.iter().zip(reference))
             .filter_map(|(seed, (score, reference))| {
-                let (better, _) = better_pct(&[*score], &[*reference], advice.higher_is_better)?;
-                Some(Point::from((f64::from(seed), better)))
+                let differs = Differs::of(&[*score], &[*reference], advice.higher_is_better)?;
+                Some(Point::from((f64::from(seed), differs.percent)))
             })
             .collect(),
     });
     Section {
-        heading: "Last round".to_owned(),
-        text: std::iter::once(text.to_owned()).chain(names).collect(),
+        heading: round(advice).to_owned(),
+        text: std::iter::once(text).chain(names).collect(),
         charts: vec![Chart {
-            title: format!("Better than {}, by seed", advice.reference),
+            title: format!("Difference from {}, by seed", advice.reference),
             x: Axis::linear("seed").of_counts(),
             y: Axis::linear("%"),
             series: series.collect(),
         }],
         tables: vec![Table {
             caption: String::new(),
-            head: strings([
+            head: Table::head([
                 "scheduler",
                 "mean",
-                "better",
+                "differs",
                 "95 % interval",
                 "wins",
                 "best in",
@@ -199,8 +207,8 @@ fn others(advice: &Advice) -> Section {
     let rows = advice.tried.iter().map(|one| {
         vec![
             one.scheduler.clone(),
-            one.better_pct
-                .map_or(String::new(), |better| format!("{better:+.1} %")),
+            one.differs_pct
+                .map_or(String::new(), |differs| format!("{differs:+.1} %")),
             one.runs.to_string(),
             one.failed.clone().unwrap_or_default(),
         ]
@@ -210,7 +218,7 @@ fn others(advice: &Advice) -> Section {
         text: Vec::new(),
         tables: vec![Table {
             caption: format!("Compared with {} by the same seeds", advice.reference),
-            head: strings(["scheduler", "better", "runs", "given up because"]),
+            head: Table::head(["scheduler", "differs", "runs", "given up because"]),
             rows: rows.collect(),
         }],
         ..Section::default()

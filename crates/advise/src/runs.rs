@@ -69,6 +69,13 @@ impl<'a> Runs<'a> {
             .collect()
     }
 
+    /// Makes runs whose results do not count.
+    pub fn untold(&mut self, what: &'static str, specs: &[SimSpec]) {
+        let made = self.made;
+        self.make(what, specs);
+        self.made = made;
+    }
+
     /// Makes runs with a listener for some of them.
     pub fn listen<L: Listener + Send>(
         &mut self,

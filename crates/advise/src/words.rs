@@ -5,12 +5,14 @@ mod tests;
 
 use std::fmt::Write as _;
 
+use schedlab_compare::{
+    Decomposed, Differs, changes, critical_path, is_same, parts, percent, scores, time, waits,
+};
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::number::amount;
 use schedlab_trace::counted;
 
-use crate::advice::{Advice, Finalist, WORTH_PCT};
-use crate::path::{Decomposed, Times};
+use crate::advice::{Advice, Confirmed, Finalist, NoEstimate, Round, WORTH_PCT};
 use crate::{Recording, Verdict};
 
 /// Columns of the page.
@@ -21,8 +23,6 @@ const NAME_MAX: usize = 22;
 const TASKS_MAX: usize = 5;
 /// A replay that misses the recording by more says little, in percent.
 const REPLAY_PCT: f64 = 20.0;
-/// A change of less than this part of the makespan is not worth a word, in percent.
-const PART_PCT: f64 = 0.5;
 
 /// Short names for tables: `feature/1` for a point of a space, with its options below.
 pub(crate) fn short(advice: &Advice, scheduler: &str) -> String {
@@ -39,38 +39,30 @@ pub(crate) fn short(advice: &Advice, scheduler: &str) -> String {
     }
 }
 
-fn percent(value: f64) -> String {
-    match value.abs() {
-        small if small < 9.95 => format!("{value:.1} %"),
-        _ => format!("{value:.0} %"),
-    }
+/// How a score differs from the reference's.
+fn scored(advice: &Advice, differs_pct: f64) -> String {
+    scores(differs_pct, advice.higher_is_better)
 }
 
-fn time(ns: u64) -> String {
-    amount(ns as f64, "ns")
-}
-
-/// `12 % faster`, `3.0 % slower`; of a rate `more` or `less`.
-fn faster(advice: &Advice, better_pct: f64) -> String {
-    let (more, less) = match (advice.higher_is_better, advice.unit.starts_with("ns")) {
-        (true, _) => ("more", "less"),
-        (false, true) => ("faster", "slower"),
-        (false, false) => ("better", "worse"),
-    };
-    let word = if better_pct < 0.0 { less } else { more };
-    // `faster` by p: the reference takes 1 + p of its time. What is slower takes more than the reference.
-    let shown = match better_pct < 0.0 && !advice.higher_is_better {
-        true => 100.0 * (1.0 / (1.0 + better_pct / 100.0) - 1.0),
-        false => better_pct.abs(),
-    };
-    format!("{} {word}", percent(shown))
-}
-
-fn interval(one: &Finalist) -> String {
-    match one.interval_pct {
+/// The interval of a difference, as far as there is one.
+pub(crate) fn interval(differs: &Differs) -> String {
+    match differs.interval_pct {
         Some([low, high]) => format!("{low:+.1} to {high:+.1} %"),
+        None if differs.seeds_same => "none".to_owned(),
         None => "unknown".to_owned(),
     }
+}
+
+/// Says that seeds say nothing about chance, where they change nothing.
+pub(crate) fn seeds_same(advice: &Advice) -> Option<String> {
+    let all = advice.finalists.iter();
+    let same = all
+        .filter(|one| one.scheduler != advice.reference)
+        .all(|one| one.differs.seeds_same);
+    (same && advice.finalists.len() > 1).then(|| {
+        "The seed changes nothing here: each scheduler has one score, and there is no interval."
+            .to_owned()
+    })
 }
 
 /// The error of the replayed makespan, in percent.
@@ -82,40 +74,11 @@ fn makespan_error(recording: &Recording) -> Option<f64> {
 
 /// Returns the recommendation and how sure it is.
 pub fn headline(advice: &Advice) -> Vec<String> {
-    let best = advice.best();
-    let name = short(advice, &best.scheduler);
-    let reference = &advice.reference;
-    let seeds = best.scores.len();
-    let tried = advice.finalists.len() + advice.tried.len();
-    let mut said = Vec::new();
-    match advice.verdict {
-        Verdict::Change => {
-            said.push(format!(
-                "Use `{name}` instead of `{reference}`: it is {} (95 % interval: {}), with {} of {} seeds, and the best \
-                 of the last round in {:.0} % of draws of the seeds.",
-                faster(advice, best.better_pct),
-                interval(best),
-                best.wins,
-                seeds,
-                best.best_in_pct
-            ));
-            let equals = advice.finalists[1..].iter().filter(|one| one.as_good);
-            let equals: Vec<String> = equals
-                .map(|one| format!("`{}`", short(advice, &one.scheduler)))
-                .collect();
-            if !equals.is_empty() {
-                said.push(format!(
-                    "Its difference from {} may be chance.",
-                    equals.join(", ")
-                ));
-            }
-        }
-        Verdict::NoMatter => said.push(format!(
-            "No scheduler matters here: even an ideal one would win at most {} over `{reference}`.",
-            percent(advice.possible_pct.unwrap_or(0.0))
-        )),
-        Verdict::Stay => said.push(stay(advice, tried)),
-    }
+    let mut said = match advice.verdict {
+        Verdict::Change => change(advice),
+        Verdict::Stay => vec![stay(advice)],
+    };
+    said.extend(seeds_same(advice));
     let replay = advice.recording.as_ref().and_then(makespan_error);
     if let Some(error) = replay.filter(|error| error.abs() > REPLAY_PCT) {
         said.push(format!(
@@ -132,43 +95,97 @@ pub fn headline(advice: &Advice) -> Vec<String> {
     said
 }
 
-fn stay(advice: &Advice, tried: usize) -> String {
+fn change(advice: &Advice) -> Vec<String> {
+    let name = short(advice, &advice.best().scheduler);
+    let reference = &advice.reference;
+    let (differs, is_confirmed) = advice.gain();
+    let score = scored(advice, differs.percent);
+    let mut said = vec![match is_confirmed && !differs.seeds_same {
+        true => format!(
+            "Use `{name}` instead of `{reference}`: with {} by which nothing was chosen, {score} (95 % interval: {}; better \
+             with {} of them).",
+            counted(differs.seeds as u64, "seed"),
+            interval(differs),
+            differs.wins
+        ),
+        false => format!("Use `{name}` instead of `{reference}`: {score}."),
+    }];
+    let equals = advice.finalists[1..].iter().filter(|one| one.as_good);
+    let equals: Vec<String> = equals
+        .map(|one| format!("`{}`", short(advice, &one.scheduler)))
+        .collect();
+    if !equals.is_empty() {
+        let equals = equals.join(", ");
+        said.push(match seeds_same(advice) {
+            Some(_) => format!("The same score: {equals}."),
+            None => format!("Its difference from {equals} may be chance."),
+        });
+    }
+    said
+}
+
+fn stay(advice: &Advice) -> String {
     let reference = &advice.reference;
     let best = advice.best();
+    let name = short(advice, &best.scheduler);
     if best.scheduler == *reference {
+        let others = advice.schedulers() - 1;
         let second = advice.finalists.get(1);
         let second = second.map_or(String::new(), |second| {
+            let differs = &second.differs;
+            let may_be_chance = second.as_good && !differs.seeds_same && !is_same(differs.percent);
+            let chance = if may_be_chance {
+                ", which may be chance"
+            } else {
+                ""
+            };
             format!(
-                " The next, `{}`, is {}{}.",
+                " The next is `{}`: {}{chance}.",
                 short(advice, &second.scheduler),
-                faster(advice, second.better_pct),
-                if second.as_good {
-                    ", which may be chance"
-                } else {
-                    ""
-                }
+                scored(advice, second.differs.percent)
             )
         });
         return format!(
             "Stay with `{reference}`: none of {} is better.{second}",
-            counted(tried as u64, "scheduler")
+            counted(others as u64, "other scheduler")
         );
     }
-    let name = short(advice, &best.scheduler);
-    let by = faster(advice, best.better_pct);
-    match best.interval_pct {
+    let chosen = scored(advice, best.differs.percent);
+    match &advice.confirmed {
+        None if advice.round == Round::Contest => format!(
+            "Stay with `{reference}` for now. The best so far is `{name}`: {chosen}, by the same {} that chose it.",
+            counted(best.differs.seeds as u64, "seed")
+        ),
+        None if best.differs.seeds_same => format!(
+            "Stay with `{reference}`. The best of the others is `{name}`: {chosen}; less than {WORTH_PCT:.0} % is not worth a \
+             change."
+        ),
         None => format!(
-            "Stay with `{reference}` for now: `{name}` is {by}, but {} are too few to tell that from chance.",
-            counted(best.scores.len() as u64, "seed")
+            "Stay with `{reference}` for now. The best of the last round is `{name}`: {chosen}, by the same seeds that chose \
+             it; no further seeds have confirmed it."
         ),
-        Some([low, _]) if low <= 0.0 => format!(
-            "Stay with `{reference}`: the best of the others, `{name}`, is {by} (95 % interval: {}), which may be chance.",
-            interval(best)
+        Some(Confirmed {
+            failed: Some(why), ..
+        }) => format!(
+            "Stay with `{reference}`: `{name}` was the best of the last round, but of its runs with further seeds one failed: \
+             {why}."
         ),
-        Some(_) => format!(
-            "Stay with `{reference}`: the best of the others, `{name}`, is only {by}; less than {WORTH_PCT:.0} % is not \
-             worth a change."
-        ),
+        Some(Confirmed { differs, .. }) => {
+            let differs = differs.clone().unwrap_or_default();
+            let why = if !differs.is_shown() {
+                ", which may be chance".to_owned()
+            } else if differs.gain_pct(advice.higher_is_better) < 0.0 {
+                String::new()
+            } else {
+                format!("; less than {WORTH_PCT:.0} % is not worth a change")
+            };
+            format!(
+                "Stay with `{reference}`: `{name}` was the best of the last round, but with {} {} (95 % interval: {}){why}.",
+                counted(differs.seeds as u64, "further seed"),
+                scored(advice, differs.percent),
+                interval(&differs)
+            )
+        }
     }
 }
 
@@ -177,8 +194,14 @@ pub fn features(advice: &Advice) -> Option<String> {
     let found = advice.features.as_ref()?;
     let list = |names: &[String]| names.join(", ");
     let searched = format!(
-        "Of the {} different schedulers of `{}`, {} were run and the others estimated.",
-        found.of, found.space, found.runs
+        "Of the {} different schedulers of `{}`, {} were run{} and the others estimated.",
+        found.of,
+        found.space,
+        found.runs,
+        match found.failed {
+            0 => String::new(),
+            failed => format!(" ({failed} failed)"),
+        }
     );
     Some(match (found.good.is_empty(), found.bad.is_empty()) {
         (true, true) => format!("{searched} No single feature is good or bad beyond chance."),
@@ -212,145 +235,76 @@ pub(crate) fn against(advice: &Advice) -> Option<&Finalist> {
     }
 }
 
-/// Parts of a path with their names.
-pub(crate) fn parts(path: &Times) -> [(&'static str, u64); 4] {
-    [
-        ("on a CPU", path.running_ns + path.other_ns),
-        ("waits for a CPU after a wakeup", path.woken_ns),
-        ("waits for a CPU behind others", path.preempted_ns),
-        ("sleeps until a timer or device", path.timer_ns),
-    ]
-}
-
 /// Why the best is better, or why the next is not: parts of the critical path, and the tasks whose waits change most.
 pub fn why(advice: &Advice) -> Vec<String> {
     let Some((own, other)) = explained(advice) else {
         return Vec::new();
     };
-    let mut said = Vec::new();
-    if let Some(path) = &own.path {
-        let all = path.total_ns().max(1) as f64;
-        let share = |ns: u64| 100.0 * ns as f64 / all;
-        said.push(format!(
-            "Of the critical path under `{}` {:.0} % is on a CPU, {:.0} % waits for one and {:.0} % sleeps until a timer \
-             or a device.",
-            advice.reference,
-            share(path.running_ns + path.other_ns),
-            share(path.waits_ns()),
-            share(path.timer_ns)
-        ));
+    let mut said: Vec<String> = critical_path(&advice.reference, own).into_iter().collect();
+    if let (Some(other), Some(against)) = (other, against(advice)) {
+        said.extend(changes(own, other, &short(advice, &against.scheduler)));
     }
-    let (Some(other), Some(against)) = (other, against(advice)) else {
-        return said;
-    };
-    let name = short(advice, &against.scheduler);
-    if let (Some(a), Some(b)) = (&own.path, &other.path) {
-        said.extend(path_change(a, b, &name));
-    }
-    said.extend(tasks_change(own, other, &name));
-    said.extend(moves(own, other, &name));
     said
 }
 
-fn path_change(own: &Times, other: &Times, name: &str) -> Option<String> {
-    let all = own.total_ns().max(1) as f64;
-    let changes = parts(own).into_iter().zip(parts(other));
-    let mut changes: Vec<(&str, i128)> = changes
-        .map(|((what, a), (_, b))| (what, i128::from(b) - i128::from(a)))
-        .filter(|(_, change)| 100.0 * change.unsigned_abs() as f64 / all >= PART_PCT)
-        .collect();
-    if changes.is_empty() {
-        return Some(format!(
-            "Under `{name}` no part of the path changes by {PART_PCT} % of it."
-        ));
-    }
-    changes.sort_by_key(|(_, change)| std::cmp::Reverse(change.unsigned_abs()));
-    let told = changes.iter().map(|(what, change)| {
-        let ns = time(u64::try_from(change.unsigned_abs()).unwrap_or(u64::MAX));
-        let word = if *change < 0 { "less" } else { "more" };
-        format!("{what}: {ns} {word}")
-    });
-    let told: Vec<String> = told.collect();
-    Some(format!("Under `{name}` the path has {}.", told.join("; ")))
-}
-
-/// A task's name with its waits for a CPU under both.
-pub(crate) fn waits(own: &Decomposed, other: &Decomposed) -> Vec<(String, u64, u64)> {
-    let of = |run: &Decomposed, name: &str| {
-        let found = run.names.iter().find(|(known, _)| known == name);
-        found.map_or(0, |(_, of)| of.times.waits_ns())
-    };
-    let mut all: Vec<(String, u64, u64)> = own
-        .names
-        .iter()
-        .map(|(name, times)| (name.clone(), times.times.waits_ns(), of(other, name)))
-        .collect();
-    all.sort_by_key(|(_, a, b)| std::cmp::Reverse(a.abs_diff(*b)));
-    all
-}
-
-fn tasks_change(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
-    let all = own.makespan_ns.max(1) as f64;
-    let changed = waits(own, other)
-        .into_iter()
-        .filter(|(_, a, b)| 100.0 * a.abs_diff(*b) as f64 / all >= PART_PCT)
-        .take(3)
-        .map(|(task, a, b)| format!("{task} {} instead of {}", time(b), time(a)));
-    let changed: Vec<String> = changed.collect();
-    (!changed.is_empty()).then(|| {
-        format!(
-            "Waits for a CPU under `{name}`, of all tasks of a name together: {}.",
-            changed.join(", ")
-        )
-    })
-}
-
-fn moves(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
-    let of = |run: &Decomposed| run.names.iter().map(|(_, of)| of.migrations).sum::<u64>();
-    let (a, b) = (of(own), of(other));
-    let much = a.abs_diff(b) * 10 > a.max(b) && a.max(b) >= 10;
-    much.then(|| format!("Under `{name}` tasks change their CPU {b} times instead of {a}."))
-}
-
-/// How much any scheduler could win, and how much the worst loses.
+/// About how much could be won, and how much the worst loses.
 pub fn possible(advice: &Advice) -> Vec<String> {
     let mut said = Vec::new();
-    match (&advice.bounds, advice.possible_pct) {
-        (Some(bounds), Some(possible)) => {
-            let by_path = bounds.path_ns.filter(|path| *path >= bounds.work_ns);
+    match (&advice.estimate, advice.possible_pct) {
+        (Some(estimate), Some(possible)) => {
+            let by_path = estimate.path_ns.filter(|path| *path >= estimate.work_ns);
             let limit = match by_path {
                 Some(path) => format!(
-                    "the critical path without its waits for a CPU takes {}",
+                    "the critical path takes {} on the fastest core, without its waits for a CPU",
                     time(path)
                 ),
                 None => format!(
                     "with {} always busy the work takes {}",
                     counted(advice.cpus, "CPU"),
-                    time(bounds.work_ns)
+                    time(estimate.work_ns)
                 ),
             };
             let takes = advice.reference().time.as_ref();
             let takes = takes.map_or(String::new(), |run| {
                 format!("; `{}` takes {}", advice.reference, time(run.makespan_ns))
             });
+            let word = match advice.higher_is_better {
+                true => "higher",
+                false => "lower",
+            };
             said.push(format!(
-                "An ideal scheduler could be at most {} faster than `{}`: {limit}{takes}.",
-                percent(possible),
+                "By the runs of the last round, the score of another scheduler could be about {} {word} than that of `{}`: \
+                 {limit}{takes}.",
+                percent(possible.abs()),
                 advice.reference
             ));
+            said.push(
+                "This is an estimate and no bound: another scheduler may lead to less work, or to another critical path."
+                    .to_owned(),
+            );
         }
         _ => said.push(
-            "The score does not follow from the makespan, so it is unknown what an ideal scheduler would reach."
-                .to_owned(),
+            match advice.no_estimate {
+                Some(NoEstimate::ScoreIsNoTime) => {
+                    "The score does not follow from the makespan, so it is unknown how much another scheduler could win."
+                }
+                Some(NoEstimate::WorkDiffers) => {
+                    "The runs do different amounts of work, so it is unknown how much another scheduler could win."
+                }
+                Some(NoEstimate::Stopped) | None => {
+                    "No run was taken apart before the stop, so it is unknown how much another scheduler could win."
+                }
+            }
+            .to_owned(),
         ),
     }
     if let Some(worst) = &advice.worst
-        && let Some(better) = worst.better_pct
+        && let Some(differs) = worst.differs_pct
     {
         said.push(format!(
-            "The worst of those that were tried to the end, `{}`, is {}.",
+            "The worst of those that were tried to the end is `{}`: {}.",
             short(advice, &worst.scheduler),
-            faster(advice, better)
+            scored(advice, differs)
         ));
     }
     let failed = advice.tried.iter().filter(|one| one.failed.is_some());
@@ -380,7 +334,14 @@ pub fn not_modelled(advice: &Advice) -> Vec<String> {
 fn of_recording(advice: &Advice, recording: &Recording) -> Vec<String> {
     let mut said = Vec::new();
     if recording.errors_pct.is_empty() {
-        said.push("No replay under the recorded scheduler came to its end.".to_owned());
+        said.push(match recording.replays {
+            0 => {
+                "It was stopped before a replay under the recorded scheduler: the error is unknown."
+                    .to_owned()
+            }
+            1 => "The replay under the recorded scheduler did not come to its end.".to_owned(),
+            made => format!("None of {made} replays under the recorded scheduler came to its end."),
+        });
     } else {
         let errors = recording.errors_pct.iter();
         let errors: Vec<String> = errors
@@ -391,7 +352,7 @@ fn of_recording(advice: &Advice, recording: &Recording) -> Vec<String> {
             errors.join(", ")
         ));
     }
-    let gain = advice.best().better_pct.abs();
+    let gain = advice.gain().0.percent.abs();
     if let Some(error) = makespan_error(recording)
         && advice.verdict == Verdict::Change
         && error.abs() > gain
@@ -435,7 +396,7 @@ pub fn text(advice: &Advice) -> String {
         advice.machine,
         counted(advice.cpus, "CPU"),
         counted(advice.runs, "run"),
-        advice.finalists.len() + advice.tried.len()
+        advice.schedulers()
     );
     fill(&mut text, "", &about, 2, WIDTH);
     text.push('\n');
@@ -443,7 +404,12 @@ pub fn text(advice: &Advice) -> String {
     let _ = writeln!(
         text,
         "\n{:<22} {:>12} {:>9} {:>19} {:>6} {:>7}",
-        "LAST ROUND", "MEAN", "BETTER", "95 % INTERVAL", "WINS", "BEST IN"
+        round(advice).to_uppercase(),
+        "MEAN",
+        "DIFFERS",
+        "95 % INTERVAL",
+        "WINS",
+        "BEST IN"
     );
     // A unit that the column has no room for stands below the table.
     const MEAN: usize = 12;
@@ -462,15 +428,29 @@ pub fn text(advice: &Advice) -> String {
             "{:<22} {:>12} {:>9} {:>19} {:>6} {:>7}",
             short(advice, &one.scheduler),
             amount(one.mean, unit),
-            of(format!("{:+.1} %", one.better_pct)),
-            of(interval(one)),
-            of(format!("{}/{}", one.wins, one.scores.len())),
-            format!("{:.0} %", one.best_in_pct)
+            of(format!("{:+.1} %", one.differs.percent)),
+            of(interval(&one.differs)),
+            of(format!("{}/{}", one.differs.wins, one.differs.seeds)),
+            best_in(advice, one)
         );
     }
-    if unit != advice.unit {
-        let _ = writeln!(text, "MEAN is in {}.", advice.unit);
-    }
+    let better = match advice.higher_is_better {
+        true => "higher",
+        false => "lower",
+    };
+    let mut notes = format!(
+        "MEAN is the score{}; {better} is better.",
+        match unit == advice.unit {
+            true => String::new(),
+            false => format!(" in {}", advice.unit),
+        }
+    );
+    let _ = write!(
+        notes,
+        " DIFFERS is from `{}`, seed by seed.",
+        advice.reference
+    );
+    fill(&mut text, "", &notes, 2, WIDTH);
     for one in &advice.finalists {
         let name = short(advice, &one.scheduler);
         if name != one.scheduler {
@@ -490,9 +470,25 @@ pub fn text(advice: &Advice) -> String {
     );
     section(&mut text, "WHY", &why(advice));
     table(&mut text, advice);
-    section(&mut text, "HOW MUCH COULD BE WON", &possible(advice));
+    section(&mut text, "ABOUT HOW MUCH COULD BE WON", &possible(advice));
     section(&mut text, "NOT MODELLED", &not_modelled(advice));
     text
+}
+
+/// The round that the table has.
+pub(crate) fn round(advice: &Advice) -> &'static str {
+    match advice.round {
+        Round::Last => "Last round",
+        Round::Contest => "So far",
+    }
+}
+
+/// The share of draws of the seeds in which one is the best; copies of one run cannot be drawn from.
+pub(crate) fn best_in(advice: &Advice, one: &Finalist) -> String {
+    match seeds_same(advice) {
+        Some(_) => "-".to_owned(),
+        None => format!("{:.0} %", one.best_in_pct),
+    }
 }
 
 fn cut(text: &str, width: usize) -> String {

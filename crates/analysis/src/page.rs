@@ -35,10 +35,6 @@ pub fn page(title: &str, analyses: &[Analysis], across: Option<&Across>) -> Page
     }
 }
 
-fn strings<const N: usize>(all: [&str; N]) -> Vec<String> {
-    all.iter().map(|text| (*text).to_owned()).collect()
-}
-
 /// Returns the terms of the study, after the answers.
 fn definitions() -> Section {
     Section {
@@ -71,7 +67,7 @@ fn together(across: &Across, analyses: &[Analysis]) -> Section {
     };
     let table = |caption: &str, named: &[(String, Vec<String>)]| Table {
         caption: caption.to_owned(),
-        head: strings(["alternative", "workloads", "which"]),
+        head: Table::head(["alternative", "workloads", "which"]),
         rows: rows(named),
     };
     Section {
@@ -95,6 +91,7 @@ fn workload(analysis: &Analysis) -> Vec<Section> {
                 .collect(),
             charts: vec![picture(analysis), front(analysis)],
             tables: vec![sets(analysis), alternatives(analysis)],
+            ..Section::default()
         },
         Section {
             heading: format!("{}: where the differences come from", analysis.workload),
@@ -257,7 +254,7 @@ fn sets(analysis: &Analysis) -> Table {
             counted(study.schedulers as u64, "scheduler"),
             analysis.mute.distinct(&shown)
         ),
-        head: strings([
+        head: Table::head([
             "round",
             "|B|",
             "|F|",
@@ -291,7 +288,7 @@ fn alternatives(analysis: &Analysis) -> Table {
     });
     Table {
         caption: "Alternatives: share of the sets that has them".to_owned(),
-        head: strings([
+        head: Table::head([
             "feature",
             "alternative",
             "B, %",
@@ -354,7 +351,7 @@ fn variance_text(analysis: &Analysis) -> Vec<String> {
 
 fn effects(analysis: &Analysis) -> Table {
     let seeds = analysis.variance.noise_pct.is_some();
-    let mut head = strings([
+    let mut head = Table::head([
         "feature",
         "share, %",
         "significant",
@@ -422,7 +419,7 @@ fn pairs(analysis: &Analysis) -> Table {
         });
     Table {
         caption: "Pairs: what they do beyond each by itself".to_owned(),
-        head: strings(["features", "share, %", "significant"]),
+        head: Table::head(["features", "share, %", "significant"]),
         rows: rows.collect(),
     }
 }
@@ -438,7 +435,7 @@ fn mute(analysis: &Analysis) -> Table {
     });
     Table {
         caption: "Features that say nothing".to_owned(),
-        head: strings(["feature", "where"]),
+        head: Table::head(["feature", "where"]),
         rows: rows.collect(),
     }
 }

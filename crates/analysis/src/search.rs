@@ -17,6 +17,8 @@ use crate::data::{deviation, mean};
 pub struct Search {
     /// Runs that were made, of all seeds.
     pub runs: u64,
+    /// Those of them that failed.
+    pub failed: u64,
     /// Different schedulers that were run.
     pub schedulers: usize,
     /// Different schedulers of the space.
@@ -27,7 +29,9 @@ pub struct Search {
     pub best: f64,
     /// Seeds that it was run with.
     pub seeds: usize,
-    /// 95 % interval of its score over seeds; absent with one seed.
+    /// All seeds give it the same score, and the second best, too: copies of one run are no sample.
+    pub seeds_same: bool,
+    /// 95 % interval of its score over seeds; absent with one seed, and where no seed changes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
     /// The second best with as many seeds.
@@ -42,19 +46,51 @@ pub struct Second {
     pub scheduler: String,
     /// By how much its score differs from the best one's in percent, seed by seed.
     pub differs_pct: f64,
-    /// 95 % interval of that; absent below six seeds.
+    /// 95 % interval of that; absent below six seeds, and where no seed changes any score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_pct: Option<[f64; 2]>,
 }
 
 impl Search {
-    /// The winner and the runs in words.
-    pub(crate) fn words(&self, unit: &str) -> Vec<String> {
+    /// The winner and the runs in words; `failed_with` are the alternatives that all failed schedulers have.
+    pub(crate) fn words(&self, unit: &str, failed_with: &[String]) -> Vec<String> {
         let mut sentences = vec![format!(
             "A search of {} runs: {} of {} different schedulers were run, chosen as results came, and the others are \
              estimated from them.",
             self.runs, self.schedulers, self.of
         )];
+        let with = match failed_with {
+            [] => String::new(),
+            with => format!(" ({})", with.join(", ")),
+        };
+        match self.failed {
+            0 => {}
+            1 => sentences.push(format!(
+                "1 of the runs failed{with}; it counts as the worst."
+            )),
+            failed => {
+                let with = match failed_with {
+                    [] => String::new(),
+                    with => format!(", all with {}", with.join(" and ")),
+                };
+                sentences.push(format!(
+                    "{failed} of the runs failed{with}; they count as the worst."
+                ));
+            }
+        }
+        if self.seeds_same {
+            let second = self.second.as_ref().map_or(String::new(), |second| {
+                format!(
+                    ", and the second best differs by {:.1} %",
+                    second.differs_pct
+                )
+            });
+            sentences.push(format!(
+                "The seed changes nothing here: with each of {} seeds the best has {}{second}.",
+                self.seeds,
+                amount(self.best, unit)
+            ));
+        }
         if let (Some([low, high]), Some(second)) = (self.interval, &self.second) {
             let shown = second
                 .interval_pct
@@ -193,34 +229,42 @@ fn search(
             .zip(best.scores.iter().copied())
             .collect();
         let difference = difference_in_percent(&pairs)?;
+        let sample = difference.interval.filter(|_| !are_same(&pairs));
         Some(Second {
             scheduler: name(second),
             differs_pct: difference.estimate,
-            interval_pct: difference
-                .interval
-                .map(|Interval { low, high }| [low, high]),
+            interval_pct: sample.map(|Interval { low, high }| [low, high]),
         })
     });
-    let runs = 0..definition.runs();
-    let runs = runs.filter(|run| {
-        let mut jobs = definition.jobs_of(*run);
-        jobs.next().is_some_and(|job| rows.contains_key(&job))
+    let made = (0..definition.runs()).filter_map(|run| {
+        let mut jobs = definition.jobs_of(run);
+        jobs.next().and_then(|job| rows.get(&job))
     });
+    let made: Vec<&Row> = made.collect();
+    let mut compared = last.iter().take(2);
+    let seeds_same = seeds > 1 && compared.all(|one| are_same(&one.scores));
     let first_seed = (0..firsts.len()).filter(|&one| {
         let run = definition.run_of(one, workload, 0);
         let mut jobs = definition.jobs_of(run);
         jobs.next().is_some_and(|job| rows.contains_key(&job))
     });
     Some(Search {
-        runs: runs.count() as u64,
+        failed: made.iter().filter(|row| !row.is_done()).count() as u64,
+        runs: made.len() as u64,
         schedulers: first_seed.count(),
         of: firsts.len(),
         best_scheduler: name(best),
         best: best.mean(),
         seeds,
-        interval: interval(&best.scores),
+        seeds_same,
+        interval: interval(&best.scores).filter(|_| !are_same(&best.scores)),
         second,
     })
+}
+
+/// Whether all are copies of the first.
+fn are_same<T: PartialEq>(all: &[T]) -> bool {
+    all.iter().all(|one| *one == all[0])
 }
 
 /// Student's 95 % interval of a mean.
@@ -231,4 +275,91 @@ fn interval(scores: &[f64]) -> Option<[f64; 2]> {
     let half = t * deviation / (scores.len() as f64).sqrt();
     let mean = mean(scores);
     Some([mean - half, mean + half])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search() -> Search {
+        Search {
+            runs: 60,
+            failed: 0,
+            schedulers: 40,
+            of: 2_916,
+            best_scheduler: "tree:a=on".to_owned(),
+            best: 100.0,
+            seeds: 1,
+            seeds_same: false,
+            interval: None,
+            second: None,
+        }
+    }
+
+    const RUNS: &str = "A search of 60 runs: 40 of 2916 different schedulers were run, chosen as results came, and the others \
+                        are estimated from them.";
+
+    #[test]
+    fn runs_that_failed_are_told() {
+        let mut search = search();
+        assert_eq!(search.words("ns", &[]), [RUNS]);
+        search.failed = 1;
+        assert_eq!(
+            search.words("ns", &[])[1..],
+            ["1 of the runs failed; it counts as the worst."]
+        );
+        let with = ["a=on".to_owned(), "b=off".to_owned()];
+        assert_eq!(
+            search.words("ns", &with)[1..],
+            ["1 of the runs failed (a=on, b=off); it counts as the worst."]
+        );
+        search.failed = 7;
+        assert_eq!(
+            search.words("ns", &with)[1..],
+            ["7 of the runs failed, all with a=on and b=off; they count as the worst."]
+        );
+        assert_eq!(
+            search.words("ns", &[])[1..],
+            ["7 of the runs failed; they count as the worst."]
+        );
+    }
+
+    #[test]
+    fn the_winner_is_told_with_what_seeds_say() {
+        let mut search = search();
+        search.seeds = 8;
+        search.interval = Some([99.0, 101.0]);
+        let second = |interval_pct| Second {
+            scheduler: "tree:a=off".to_owned(),
+            differs_pct: 2.0,
+            interval_pct,
+        };
+        for (interval_pct, told) in [
+            (Some([1.0, 3.0]), "beyond chance"),
+            (Some([-1.0, 3.0]), "which may be chance"),
+            (None, "of too few seeds to tell from chance"),
+        ] {
+            search.second = Some(second(interval_pct));
+            assert_eq!(
+                search.words("ns", &[])[1],
+                format!(
+                    "With 8 seeds the best has 100 ns (99.0 ns to 101 ns), and the second best differs by 2.0 %, {told}."
+                )
+            );
+        }
+        search.seeds_same = true;
+        search.interval = None;
+        search.second = Some(second(None));
+        assert_eq!(
+            search.words("ns", &[])[1..],
+            [
+                "The seed changes nothing here: with each of 8 seeds the best has 100 ns, and the second best differs by 2.0 %."
+            ]
+        );
+        search.second = None;
+        assert_eq!(
+            search.words("ns", &[])[1..],
+            ["The seed changes nothing here: with each of 8 seeds the best has 100 ns."]
+        );
+    }
 }

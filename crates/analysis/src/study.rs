@@ -78,7 +78,7 @@ pub struct Study {
     pub excluded: usize,
     /// The runs of every scheduler differ too much: no scheduler is excluded, and the means say little.
     pub unsteady: bool,
-    /// The best result, and whose it is.
+    /// The best result over the seeds that all have, and whose it is: the winner of a search has more seeds (`search`).
     pub best: f64,
     /// See there.
     pub best_scheduler: String,

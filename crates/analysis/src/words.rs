@@ -25,7 +25,9 @@ pub fn paragraph(analysis: &Analysis) -> String {
         study, variance, ..
     } = analysis;
     match &analysis.search {
-        Some(search) => sentences.extend(search.words(&analysis.unit)),
+        Some(search) => {
+            sentences.extend(search.words(&analysis.unit, &analysis.left_out.failed_with));
+        }
         None => sentences.extend(missing(analysis)),
     }
     if study.excluded > 0 {

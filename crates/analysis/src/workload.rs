@@ -64,9 +64,6 @@ fn of_parts(
     // Equal estimates are no proof that schedulers are the same.
     let mute = mute::mute(sample, &choices);
     let mut study = study(data, &choices, bounds, &mute);
-    if let Some(search) = &search {
-        study.best_scheduler.clone_from(&search.best_scheduler);
-    }
     let variance = variance::variance(sample, &choices, bounds, &mute);
     study.confirm(&variance);
     let mut good = vec![false; data.values.len()];

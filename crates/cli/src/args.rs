@@ -168,6 +168,7 @@ Examples:
   schedlab sim taskset.json -s ./mine.bpf.c --json results.json
   schedlab sim schbench -s cfs,eevdf --measures 'score,wakeup.*' --sort score
   schedlab sim pipe -s vtime -c 2 --trace pipe.pftrace
+  schedlab sim chat -s dss,fifo -c 8 --explain --html chat.html
   schedlab sim chat -s dss -m ppro-200x4 --task-layout plain,coloured,separate
 
 Schedulers are separated by commas; options follow a colon. A part with `=` in
@@ -220,6 +221,8 @@ pub struct SimArgs {
     pub repeat: u32,
     #[command(flatten)]
     pub show: ShowArgs,
+    #[command(flatten)]
+    pub why: WhyArgs,
     /// Write the events of the run, for `schedlab check` and other programs (docs/events.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub events: Option<PathBuf>,
@@ -419,6 +422,26 @@ pub struct ShowArgs {
     pub csv: Option<PathBuf>,
 }
 
+/// Why runs differ
+#[derive(Args, Debug, Default)]
+pub struct WhyArgs {
+    /// Write a page for a browser: the table, distributions, timelines, who waited for whom; `-` for standard output instead of the table
+    ///
+    /// The page needs no network (docs/why.md).
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Say below the table why the runs differ: locks, choices, waits for a CPU, critical paths
+    #[arg(long)]
+    pub explain: bool,
+}
+
+impl WhyArgs {
+    /// Returns whether runs are to be watched.
+    pub fn is_asked(&self) -> bool {
+        self.html.is_some() || self.explain
+    }
+}
+
 /// Arguments that `sim`, `sweep` and `published` share
 #[derive(Args, Debug)]
 pub struct SimCommon {
@@ -583,6 +606,8 @@ pub struct RunArgs {
     pub time_limit: Duration,
     #[command(flatten)]
     pub show: ShowArgs,
+    #[command(flatten)]
+    pub why: WhyArgs,
     /// Check the invariants over the kernel's events during the run
     ///
     /// The events of docs/events.md are streamed from the kernel, which costs the run time. A run that breaks an

@@ -1,17 +1,19 @@
-//! Takes results out of the program: as a table, as JSON, as CSV.
+//! Takes results out of the program: as a table, as JSON, as CSV, as a page and a text on why they differ.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use schedlab_compare::{Watched, page, text};
+use schedlab_report::export::lines::fill;
 use schedlab_report::export::view::{Sort, View, matches};
 use schedlab_report::export::{csv, json, table};
 use schedlab_report::{RunResult, catalogue};
 use schedlab_trace::{counted, nearest};
 
-use crate::args::ShowArgs;
+use crate::args::{ShowArgs, WhyArgs};
 use crate::commands::Status;
-use crate::output::{Output, cannot_write, harmless, is_stdout, print, tell, width};
+use crate::output::{Output, cannot_write, harmless, is_stdout, print, tell, width, write};
 
 /// Where results go besides the terminal. Each file is begun before the work, so that a wrong path is an error at once.
 pub struct Files {
@@ -161,9 +163,27 @@ pub fn deliver_text(
     view: &View,
     files: Files,
 ) -> anyhow::Result<Status> {
+    let silent = files.take_stdout();
+    deliver_with(results, (!silent).then_some(text), view, files)
+}
+
+/// Returns the same where standard output has something else.
+pub fn deliver_silently(
+    results: &[RunResult],
+    view: &View,
+    files: Files,
+) -> anyhow::Result<Status> {
+    deliver_with(results, None, view, files)
+}
+
+fn deliver_with(
+    results: &[RunResult],
+    text: Option<&str>,
+    view: &View,
+    files: Files,
+) -> anyhow::Result<Status> {
     // First the files: they are asked for whether or not anybody still reads standard output (`| head`). Where one
     // cannot be written, nothing but the text is left of runs that may have taken hours.
-    let silent = files.take_stdout();
     let mut written = Ok(());
     if let Some(target) = files.json {
         let results = match files.series {
@@ -179,12 +199,12 @@ pub fn deliver_text(
         csv::write(results, view, &mut rows).with_context(|| cannot_write(&target.path))?;
         written = written.and(target.write(&rows));
     }
-    if !silent {
+    if let Some(text) = text {
         print(harmless(text))?;
     }
     written?;
     let failed: Vec<_> = results.iter().filter(|result| !result.is_done()).collect();
-    if silent {
+    if text.is_none() {
         // The table would have said so; a document is nothing that anybody reads by eye.
         for result in &failed {
             tell(format_args!(
@@ -211,6 +231,76 @@ fn without_series(results: &[RunResult]) -> Vec<RunResult> {
         ..result.clone()
     });
     bare.collect()
+}
+
+/// More runs are not watched: their timelines would have too little room on a page.
+pub const WATCHED_MAX: usize = 8;
+
+/// Refuses what cannot be written beside each other.
+///
+/// # Errors
+/// If two of them are standard output.
+pub fn check_why(why: &WhyArgs, show: &ShowArgs) -> anyhow::Result<()> {
+    let is_out = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_stdout);
+    for (flag, path) in [("--json", &show.json), ("--csv", &show.csv)] {
+        if !is_out(path) {
+            continue;
+        }
+        if is_out(&why.html) {
+            bail!("--html - and {flag} - both write standard output: name a file for one of them");
+        }
+        if why.explain {
+            bail!("{flag} - takes the place of the text that --explain prints: name a file");
+        }
+    }
+    if is_out(&why.html) && why.explain {
+        bail!("--html - takes the place of the text that --explain prints: name a file");
+    }
+    Ok(())
+}
+
+/// The path of the page by its flag, for [`crate::output::one_file_each`].
+pub fn page_of(why: &WhyArgs) -> (&'static str, Option<&Path>) {
+    ("--html", why.html.as_deref())
+}
+
+/// Prints the table and the explanation, and writes all files. `watched` has the results that were watched, by
+/// their places; `note` is a sentence on all of them.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn deliver_with_why(
+    results: &[RunResult],
+    watched: &[(usize, Watched)],
+    (why, note): (&WhyArgs, Option<&str>),
+    view: &View,
+    files: Files,
+) -> anyhow::Result<Status> {
+    let mut told = table::render(results, view);
+    if why.explain {
+        told.push('\n');
+        told.push_str(&text(results, watched, width()));
+        if let Some(note) = note {
+            told.push('\n');
+            fill(&mut told, "", note, 2, width());
+        }
+    }
+    let html = why.html.as_ref().map(|path| {
+        let mut page = page(results, watched, view);
+        page.lead.extend(note.map(str::to_owned));
+        (path, page.html())
+    });
+    // The page takes the place of the table on standard output.
+    let on_stdout = html.as_ref().filter(|(path, _)| is_stdout(path));
+    if let Some((_, html)) = on_stdout {
+        print(html)?;
+        return deliver_silently(results, view, files);
+    }
+    let status = deliver_text(results, &told, view, files);
+    if let Some((path, html)) = html {
+        write(path, &html)?;
+    }
+    status
 }
 
 #[cfg(test)]
@@ -281,5 +371,37 @@ mod tests {
             ..ShowArgs::default()
         };
         assert!(Files::begin(&out).is_err());
+    }
+
+    #[test]
+    fn standard_output_is_for_one_of_them() {
+        let out = || Some("-".into());
+        let why = |html: bool, explain: bool| WhyArgs {
+            html: html.then(|| "-".into()),
+            explain,
+        };
+        let json = ShowArgs {
+            json: out(),
+            ..ShowArgs::default()
+        };
+        let csv = ShowArgs {
+            csv: out(),
+            ..ShowArgs::default()
+        };
+        let told = |why: &WhyArgs, show: &ShowArgs| check_why(why, show).unwrap_err().to_string();
+        assert_eq!(
+            told(&why(true, false), &json),
+            "--html - and --json - both write standard output: name a file for one of them"
+        );
+        assert_eq!(
+            told(&why(false, true), &csv),
+            "--csv - takes the place of the text that --explain prints: name a file"
+        );
+        assert_eq!(
+            told(&why(true, true), &ShowArgs::default()),
+            "--html - takes the place of the text that --explain prints: name a file"
+        );
+        assert!(check_why(&why(true, false), &ShowArgs::default()).is_ok());
+        assert!(check_why(&why(false, true), &ShowArgs::default()).is_ok());
     }
 }

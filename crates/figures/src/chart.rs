@@ -98,6 +98,8 @@ pub struct Series {
 pub enum Mark {
     /// Points joined by a line: what was computed.
     Line,
+    /// A dashed line without points, which differs from others without colours.
+    Dashed,
     /// Hollow points joined by a thin line: a published measurement. In the colour of the series whose name begins
     /// its own (`dss` of `dss, published`).
     Hollow,
@@ -218,7 +220,7 @@ impl Chart {
                     goes_on: line > 0,
                     mark: series.mark,
                     colour: self.colour(index),
-                    dashed: index >= COLOURS.len(),
+                    dashed: index >= COLOURS.len() || series.mark == Mark::Dashed,
                 };
                 rows.last_mut().expect("one was begun").push(item);
             }
@@ -348,7 +350,7 @@ impl Chart {
         for (index, series) in drawable.iter().enumerate() {
             let colour = self.colour(index);
             // After one round through the colours the strokes differ.
-            let dashed = index >= COLOURS.len();
+            let dashed = index >= COLOURS.len() || series.mark == Mark::Dashed;
             let stroke = colour.stroke_width(1 + u32::from(series.mark != Mark::Hollow));
             let filled = if series.mark == Mark::Hollow {
                 colour.stroke_width(1)
@@ -357,14 +359,15 @@ impl Chart {
             };
             let radius = if series.points.len() > 60 { 1 } else { 3 };
             match series.mark {
-                Mark::Line | Mark::Hollow => {
+                Mark::Line | Mark::Hollow | Mark::Dashed => {
                     let line = series.points.iter().map(|point| (point.x, point.y));
                     if dashed {
                         chart.draw_series(DashedLineSeries::new(line, 5, 4, stroke))?;
                     } else {
                         chart.draw_series(LineSeries::new(line, stroke))?;
                     }
-                    let dots = series.points.iter();
+                    let has_dots = series.mark != Mark::Dashed;
+                    let dots = series.points.iter().filter(|_| has_dots);
                     chart.draw_series(
                         dots.map(|point| Circle::new((point.x, point.y), radius, filled)),
                     )?;

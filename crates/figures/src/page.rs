@@ -7,7 +7,7 @@ use minijinja::value::Value;
 use minijinja::{Environment, context};
 use serde::Serialize;
 
-use crate::{Chart, Tree};
+use crate::{Chart, Timeline, Tree};
 
 /// A page of one HTML file.
 #[derive(Clone, Default, Debug)]
@@ -25,6 +25,8 @@ pub struct Section {
     /// Paragraphs.
     pub text: Vec<String>,
     pub trees: Vec<Tree>,
+    /// A timeline without any stretch is not shown.
+    pub timelines: Vec<Timeline>,
     /// A chart without any value is not shown.
     pub charts: Vec<Chart>,
     /// A table without any row is not shown, nor is a column without any text.
@@ -40,6 +42,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns the names of columns as a table has them.
+    pub fn head<const N: usize>(names: [&str; N]) -> Vec<String> {
+        names.map(str::to_owned).to_vec()
+    }
+
     /// Returns the numbers of its columns that have a text in any row.
     fn columns_with_text(&self) -> Vec<usize> {
         let has_text = |column: &usize| {
@@ -51,11 +58,20 @@ impl Table {
 }
 
 const TEMPLATE: &str = include_str!("page.html");
+/// It shows parts of timelines.
+const SCRIPT: &str = include_str!("timeline.js");
 
 impl Page {
     /// Returns the page. All text is escaped; nothing is fetched from anywhere.
     pub fn html(&self) -> String {
-        let sections: Vec<Value> = self.sections.iter().map(section).collect();
+        let sections = (1..).zip(&self.sections);
+        let sections: Vec<Value> = sections.map(|(nr, one)| section(nr, one)).collect();
+        let is_live = |section: &Section| section.timelines.iter().any(|one| !one.is_empty());
+        let script = match self.sections.iter().any(is_live) {
+            true => SCRIPT,
+            false => "",
+        };
+        let script = Value::from_safe_string(script.to_owned());
         let mut environment = Environment::new();
         environment.add_filter("code", code);
         environment
@@ -63,7 +79,9 @@ impl Page {
             .expect("the template is right: a test renders it");
         let template = environment.get_template("page.html").expect("added above");
         template
-            .render(context! { title => self.title.as_str(), lead => self.lead.clone(), sections => sections })
+            .render(context! {
+                title => self.title.as_str(), lead => self.lead.clone(), sections => sections, script => script
+            })
             .expect("the template knows its variables: a test renders it")
     }
 }
@@ -84,11 +102,16 @@ fn code(text: &str) -> Value {
     Value::from_safe_string(html)
 }
 
-fn section(section: &Section) -> Value {
+fn section(nr: usize, section: &Section) -> Value {
     let picture =
         |svg: String, title: &str| context! { svg => Value::from_safe_string(svg), title => title };
     let trees = section.trees.iter();
     let trees: Vec<Value> = trees.map(|tree| picture(tree.svg(), &tree.title)).collect();
+    let timelines = section.timelines.iter().filter(|one| !one.is_empty());
+    let timelines = (1..).zip(timelines);
+    let timelines: Vec<Value> = timelines
+        .map(|(place, one)| Value::from_safe_string(one.html(&format!("t{nr}-{place}"))))
+        .collect();
     let charts = section.charts.iter().filter(|chart| chart.has_values());
     let charts: Vec<Value> = charts
         .map(|chart| picture(chart.svg(), &chart.title))
@@ -118,6 +141,7 @@ fn section(section: &Section) -> Value {
         id => id(&section.heading),
         text => section.text.clone(),
         trees => trees,
+        timelines => timelines,
         charts => charts,
         tables => tables,
     }
@@ -178,6 +202,47 @@ mod tests {
         );
     }
 
+    /// A page has a script only for a timeline, and fetches nothing.
+    #[test]
+    fn a_timeline_has_a_picture_and_a_script() {
+        let timeline = Timeline {
+            title: "CPUs".into(),
+            to_ns: 100,
+            kinds: vec![crate::Kind {
+                mark: crate::LaneMark::Box,
+                words: "runs".into(),
+            }],
+            names: vec!["cc1".into()],
+            lanes: vec![crate::Lane {
+                label: "CPU 0".into(),
+                stretches: vec![crate::Stretch {
+                    from_ns: 10,
+                    to_ns: 90,
+                    kind: 0,
+                    name: 0,
+                    more: 0,
+                }],
+            }],
+            ..Timeline::default()
+        };
+        let page = Page {
+            sections: vec![Section {
+                timelines: vec![timeline],
+                ..Section::default()
+            }],
+            ..Page::default()
+        };
+        let html = page.html();
+        assert!(
+            html.contains("<figure class=\"timeline\" id=\"t1-1\">"),
+            "{html}"
+        );
+        assert_eq!(html.matches("<svg ").count(), 1);
+        // Its numbers, and the script that reads them.
+        assert_eq!(html.matches("<script").count(), 2);
+        assert!(!html.contains("src=") && !html.contains("fetch(") && !html.contains("import "));
+    }
+
     #[test]
     fn a_page_holds_what_it_was_given() {
         let page = Page {
@@ -190,6 +255,7 @@ mod tests {
                     title: "A tree".into(),
                     root: Node::plain("its root", Vec::new()),
                 }],
+                timelines: vec![Timeline::default()],
                 charts: vec![Chart {
                     title: "Throughput".into(),
                     x: Axis::linear("CPUs"),

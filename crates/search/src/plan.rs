@@ -281,8 +281,9 @@ fn higher_is_better(definition: &Definition, workload: usize, rows: &BTreeMap<u6
 }
 
 /// How much worse each result is than the best, on a scale that is linear near the best and logarithmic far from it: there the
-/// decisions are made. A failed run counts as the worst one.
-fn losses(results: &Results, higher: bool) -> Option<(f64, Vec<f64>)> {
+/// decisions are made. A failed run counts as the worst one, and as one that is twice as bad as the best at least: where all
+/// others are alike, it is no good one.
+fn losses(results: &Results, higher: bool) -> Option<Losses> {
     let scores = results.values().filter_map(|outcome| match outcome {
         Outcome::Score(score) => Some(*score),
         Outcome::Failed => None,
@@ -298,12 +299,25 @@ fn losses(results: &Results, higher: bool) -> Option<(f64, Vec<f64>)> {
         false => best.abs(),
     };
     let loss = |score: f64| bent((score - best).abs() / size);
-    let worst = scores.map(loss).fold(0.0, f64::max);
+    let worst = scores.map(loss).fold(bent(1.0), f64::max);
     let of = |outcome: &Outcome| match outcome {
         Outcome::Score(score) => loss(*score),
         Outcome::Failed => worst,
     };
-    Some((best, results.values().map(of).collect()))
+    Some(Losses {
+        best,
+        size,
+        bent: results.values().map(of).collect(),
+    })
+}
+
+/// How much worse results are than the best.
+struct Losses {
+    best: f64,
+    /// The loss of 1.
+    size: f64,
+    /// Of each result in order, bent.
+    bent: Vec<f64>,
 }
 
 fn bent(loss: f64) -> f64 {
@@ -357,7 +371,7 @@ fn model(
     higher: bool,
     before: Option<&Weights>,
 ) -> Option<Surrogate> {
-    let (_, losses) = losses(results, higher)?;
+    let losses = losses(results, higher)?.bent;
     let points = results.keys().map(|&one| choices[one].clone()).collect();
     Surrogate::fit(points, &losses, before)
 }
@@ -463,13 +477,9 @@ pub fn estimated(
     let plan = Plan::new(definition)?;
     let results = results(definition, workload, 0, rows, |_| true);
     let higher = higher_is_better(definition, workload, rows);
-    let (best, _) = losses(&results, higher)?;
+    let Losses { best, size, .. } = losses(&results, higher)?;
     let model = model(&plan.choices, &results, higher, None)?;
     let firsts: Vec<u64> = definition.schedulers().collect();
-    let size = match best == 0.0 {
-        true => f64::MIN_POSITIVE,
-        false => best.abs(),
-    };
     let of_scheduler: Vec<f64> = expected(&plan.choices, &results, &model)
         .into_iter()
         .map(|loss| {
@@ -495,4 +505,36 @@ pub fn estimated(
             .map(|&scheduler| of_scheduler[scheduler])
             .collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(all: &[Outcome]) -> Results {
+        all.iter().copied().enumerate().collect()
+    }
+
+    /// Where all scores are alike, a run that failed is no good one, and never better than the worst.
+    #[test]
+    fn a_failed_run_is_worse_than_any_good_one() {
+        use Outcome::{Failed, Score};
+        for higher in [true, false] {
+            let alike = results(&[Score(100.0), Failed, Score(101.0)]);
+            let losses = losses(&alike, higher).unwrap().bent;
+            assert!(losses[1] > bent(WITHIN) && losses[1] > losses[0].max(losses[2]));
+        }
+        let apart = results(&[Score(100.0), Failed, Score(900.0)]);
+        let losses = losses(&apart, false).unwrap().bent;
+        assert_eq!(losses[1], losses[2]);
+    }
+
+    /// Losses from a best of 0 are parts of the largest score, and estimates are put back on that scale.
+    #[test]
+    fn a_best_of_zero_has_a_scale() {
+        let some = results(&[Outcome::Score(0.0), Outcome::Score(40.0)]);
+        let losses = losses(&some, false).unwrap();
+        assert_eq!((losses.best, losses.size), (0.0, 40.0));
+        assert!((straight(losses.bent[1]) * losses.size - 40.0).abs() < 1e-9);
+    }
 }

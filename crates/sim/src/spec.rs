@@ -87,22 +87,28 @@ impl SimSpec {
         if let Some(layout) = self.task_layout {
             let _ = write!(command, " --task-layout {layout}");
         }
+        command + &self.switches()
+    }
+
+    /// Returns what a command names of it besides workload, scheduler, machine and seed, if it is not the default.
+    pub fn switches(&self) -> String {
+        let mut words = String::new();
         if self.rt_policy {
-            command.push_str(" --rt policy");
+            words.push_str(" --rt policy");
         }
         if self.kernel != Self::KERNEL {
-            let _ = write!(command, " --kernel {}", shell_word(&self.kernel));
+            let _ = write!(words, " --kernel {}", shell_word(&self.kernel));
         }
         if self.time_limit != Self::TIME_LIMIT {
-            let _ = write!(command, " --time-limit {}", self.time_limit);
+            let _ = write!(words, " --time-limit {}", self.time_limit);
         }
         if self.check {
-            command.push_str(" --check");
+            words.push_str(" --check");
         }
         if self.audit {
-            command.push_str(" --audit");
+            words.push_str(" --audit");
         }
-        command
+        words
     }
 }
 

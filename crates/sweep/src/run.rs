@@ -257,9 +257,10 @@ fn make<E: From<SweepError> + Send>(
         state.add(row);
     }
     state.made = work.made();
-    state.runs = definition
-        .budget
-        .map_or_else(|| work.nr_runs(), |budget| budget.runs / shard.count);
+    state.runs = definition.budget.map_or_else(
+        || work.nr_runs(),
+        |budget| part(budget.runs, definition.runs(), shard),
+    );
     progress(&state);
     let made_before = state.made;
     let mut new = 0;
@@ -339,6 +340,11 @@ fn make<E: From<SweepError> + Send>(
     })
 }
 
+/// The part of a search's budget that a shard makes, or one run less; no more than there are runs.
+fn part(budget: u64, runs: u64, shard: Shard) -> u64 {
+    budget.min(runs).div_ceil(shard.count)
+}
+
 fn left(passed: Duration, done: u64, to_do: u64) -> Option<Duration> {
     (done > 0).then(|| passed.mul_f64(to_do as f64 / done as f64))
 }
@@ -379,5 +385,20 @@ impl Definition {
     fn spec_of(&self, run: u64) -> SimSpec {
         let first = self.jobs_of(run).next().expect("a run has a job");
         self.spec(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Shards together have room for the whole budget, and none waits for runs that do not exist.
+    #[test]
+    fn a_shard_makes_its_part_of_the_budget_rounded_up() {
+        let third = Shard::parse("1/3").unwrap();
+        assert_eq!(part(40, 5_000, third), 14);
+        assert_eq!(part(40, 5_000, Shard::WHOLE), 40);
+        assert_eq!(part(5_000, 30, Shard::WHOLE), 30);
+        assert_eq!(part(5_000, 31, third), 11);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use schedlab_advise::{Advice, Ask, Limit, Progress, Verdict, advise, page, text};
-use schedlab_sim::Scheduler;
+use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_trace::shell_word;
 use schedlab_workload::recorded::{File, is_recorded};
 use schedlab_workload::{Workload, rtapp};
@@ -25,6 +25,11 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
     let html = args.html.as_deref();
     if json.is_some_and(is_stdout) && html.is_some_and(is_stdout) {
         bail!("--html - and --json -: only one of them can be written to standard output");
+    }
+    for (flag, path) in [("--json", json), ("--html", html)] {
+        if args.verify.is_some() && path.is_some_and(is_stdout) {
+            bail!("{flag} -: --verify prints its table to standard output, too: write into a file");
+        }
     }
     let schedulers = schedlab_sim::parse_schedulers(&args.schedulers)
         .map_err(|error| anyhow::anyhow!("-s: {error}"))?;
@@ -84,7 +89,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
     });
     drop(stages);
     let advice = advice?;
-    deliver(&advice, args, &again(args, &workload, &advice))?;
+    deliver(&advice, args, &again(args, &ask.spec, &advice))?;
     if let Some(repeat) = args.verify {
         verify(args, &workload, &advice, repeat);
     }
@@ -131,8 +136,8 @@ fn file_of(workload: &str) -> anyhow::Result<Option<File>> {
 }
 
 /// The command that gives the same advice anywhere.
-fn again(args: &AdviseArgs, workload: &str, advice: &Advice) -> String {
-    let mut command = format!("schedlab advise {}", shell_word(workload));
+fn again(args: &AdviseArgs, spec: &SimSpec, advice: &Advice) -> String {
+    let mut command = format!("schedlab advise {}", shell_word(&spec.workload));
     for (flag, value, default) in [
         ("-s", &args.schedulers, "all"),
         ("--current", &args.current, "kernel"),
@@ -145,9 +150,10 @@ fn again(args: &AdviseArgs, workload: &str, advice: &Advice) -> String {
     if let Some(cpus) = args.cpus {
         command += &format!(" -c {cpus}");
     }
-    if args.common.seed != 1 {
-        command += &format!(" --seed {}", args.common.seed);
+    if spec.seed != 1 {
+        command += &format!(" --seed {}", spec.seed);
     }
+    command += &spec.switches();
     command + &format!(" --budget {}", advice.budget_runs)
 }
 
@@ -165,7 +171,7 @@ fn deliver(advice: &Advice, args: &AdviseArgs, again: &str) -> anyhow::Result<()
         let mut told = text(advice);
         let next = match advice.verdict {
             Verdict::Change => next(args, advice),
-            Verdict::Stay | Verdict::NoMatter => None,
+            Verdict::Stay => None,
         };
         told += &format!("\nthe same again: {again}\n");
         if let Some(next) = next {

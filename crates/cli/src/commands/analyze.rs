@@ -1,5 +1,6 @@
 //! `analyze`: what a sweep means.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::bail;
@@ -8,7 +9,8 @@ use schedlab_analysis::{
 };
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
-use schedlab_sweep::Row;
+use schedlab_search::Plan;
+use schedlab_sweep::{Definition, Row};
 use schedlab_trace::counted;
 use serde_json::json;
 
@@ -67,10 +69,17 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     if rows.is_empty() {
         bail!("{}: the sweep has no results yet", args.folder.display());
     }
-    // A search makes as many runs as its budget has; the folder of one says nothing of how far it is.
-    let missing = match definition.budget {
-        Some(_) => 0,
-        None => definition.jobs() - rows.len() as u64,
+    let (missing, unfinished) = match definition.budget {
+        Some(budget) => match unmade(&definition, &rows, budget.runs) {
+            0 => (0, None),
+            missing => (missing, Some(not_over(missing, budget.runs))),
+        },
+        None => {
+            let (missing, all) = (definition.jobs() - rows.len() as u64, definition.jobs());
+            let are = if missing == 1 { "is" } else { "are" };
+            let told = format!("{missing} of {all} runs {are} still missing");
+            (missing, (missing > 0).then_some(told))
+        }
     };
     let mut analyses: Vec<Analysis> = Vec::new();
     let mut without: Vec<&str> = Vec::new();
@@ -107,10 +116,8 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     }
     let scheduler = |point: usize| definition.space.scheduler(point as u64).to_string();
     let across = Across::new(&analyses, scheduler);
-    if missing > 0 {
-        let all = definition.jobs();
-        let are = if missing == 1 { "is" } else { "are" };
-        tell(format_args!("{missing} of {all} runs {are} still missing"));
+    if let Some(told) = &unfinished {
+        tell(told);
     }
     let emulated = definition
         .host
@@ -125,6 +132,7 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
         );
         taken |= is_stdout(path);
         let mut page = page(&title, &analyses, across.as_ref());
+        page.lead.extend(unfinished.as_deref().map(sentence));
         if emulated {
             page.lead.push(ON_EMULATED_CPUS.to_owned());
         }
@@ -154,6 +162,39 @@ pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     Ok(Status::Done)
 }
 
+/// The runs that a search has still to make, of its budget or of the whole space; 0 if it is over.
+fn unmade(definition: &Definition, rows: &[Row], budget: u64) -> u64 {
+    let rows: BTreeMap<u64, Row> = rows.iter().map(|row| (row.job, row.clone())).collect();
+    let Some(mut plan) = Plan::new(definition) else {
+        return 0;
+    };
+    if plan.stage(&rows).is_none() {
+        return 0;
+    }
+    let is_made = |run: &u64| {
+        let mut jobs = definition.jobs_of(*run);
+        jobs.all(|job| rows.contains_key(&job))
+    };
+    let made = (0..definition.runs()).filter(is_made).count() as u64;
+    // The stage that is under way has a run at least.
+    budget.min(definition.runs()).saturating_sub(made).max(1)
+}
+
+fn not_over(missing: u64, budget: u64) -> String {
+    let are = if missing == 1 { "is" } else { "are" };
+    format!(
+        "the search is not over: {missing} of {} {are} still missing, and the best may be among them",
+        counted(budget, "run")
+    )
+}
+
+/// A line as a sentence of a page.
+fn sentence(line: &str) -> String {
+    let mut letters = line.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+}
+
 /// The caveat of a sweep in a virtual machine without KVM.
 const ON_EMULATED_CPUS: &str = "These runs are of a virtual machine with emulated CPUs, which do not keep the proportions of real ones: compare \
      counts and orders, not times and not the sizes of differences.";
@@ -179,7 +220,12 @@ fn text(analyses: &[Analysis], across: Option<&Across>, width: usize) -> String 
         text.push('\n');
         fill(&mut text, "", &analysis.words, 0, width);
         text.push('\n');
-        fill(&mut text, "best: ", &study.best_scheduler, 2, width);
+        // The last round of a search has more seeds than the others that are compared.
+        let best = match &analysis.search {
+            Some(search) => &search.best_scheduler,
+            None => &study.best_scheduler,
+        };
+        fill(&mut text, "best: ", best, 2, width);
         for (name, [b, f, fb]) in [("first", study.first), ("second", study.second)] {
             let _ = writeln!(text, "{name} round: |B| {b}, |F| {f}, |FB| {fb}");
         }

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::thread;
 
 use anyhow::{Context as _, bail};
+use schedlab_compare::{Decomposer, Watched};
 use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sim::{Inputs, Prepared, Scheduler, SimError, SimSpec, batch, is_baseline};
-use schedlab_trace::counted;
+use schedlab_trace::{Listener, counted};
 
 use super::{Status, explain};
 use crate::args::{Rt, SimArgs, SimCommon};
@@ -17,7 +18,7 @@ use crate::cpus;
 use crate::events;
 use crate::output::{Output, binary_in_file, cannot_write, one_file_each, tell};
 use crate::progress::{self, Progress};
-use crate::results::{self, Files, deliver};
+use crate::results::{self, Files, WATCHED_MAX, deliver};
 use crate::signals;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
@@ -41,6 +42,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         some => some.iter().copied().map(Some).collect(),
     };
     let view = results::view(&args.show)?;
+    results::check_why(&args.why, &args.show)?;
     let mut specs = Vec::new();
     for repetition in 0..u64::from(args.repeat) {
         for &cpus in &cpus {
@@ -78,21 +80,62 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     }
     let [json, csv] = results::outputs(&args.show);
     one_file_each(
-        &[json, csv, ("--trace", trace), ("--events", events)],
+        &[
+            json,
+            csv,
+            ("--trace", trace),
+            ("--events", events),
+            results::page_of(&args.why),
+        ],
         files(&runs),
     )?;
     let outputs = Files::begin(&args.show)?;
-    let (mut results, written) = if trace.is_some() || events.is_some() {
-        let (result, written) = recorded(&runs[0], trace, events)?;
+    let (all, written) = if trace.is_some() || events.is_some() {
+        let (result, written) = recorded(&runs[0], trace, events, args.why.is_asked())?;
         (vec![result], written)
+    } else if args.why.is_asked() {
+        (watched(&runs, &args.common)?, Ok(()))
     } else {
-        (simulate(&runs, &args.common)?, Ok(()))
+        let results = simulate(&runs, &args.common)?.into_iter();
+        (results.map(|result| (result, None)).collect(), Ok(()))
     };
+    let mut results = Vec::with_capacity(all.len());
+    let mut seen = Vec::new();
+    for (place, (result, watched)) in all.into_iter().enumerate() {
+        results.push(result);
+        seen.extend(watched.map(|watched| (place, watched)));
+    }
     tell_printed(&results);
     explain::each(&mut results);
-    let status = deliver(&results, &view, outputs)?;
+    let status = match args.why.is_asked() {
+        true => results::deliver_with_why(&results, &seen, (&args.why, None), &view, outputs)?,
+        false => deliver(&results, &view, outputs)?,
+    };
     written?;
     Ok(status)
+}
+
+/// A result, and what was seen of the run if it was watched.
+type Seen = (RunResult, Option<Watched>);
+
+/// Runs them all as [`simulate`] does, and watches the first ones with the first seed.
+fn watched(runs: &[Prepared], common: &SimCommon) -> Result<Vec<Seen>, SimError> {
+    let seed = runs[0].spec().seed;
+    let numbered: Vec<(usize, &Prepared)> = runs.iter().enumerate().collect();
+    let mut progress = Progress::new(runs.len());
+    batch::run_all(
+        &numbered,
+        threads(common.jobs),
+        |&(place, run)| {
+            let mut watch =
+                (place < WATCHED_MAX && run.spec().seed == seed).then(Decomposer::watching);
+            let heard = watch.as_mut().map(|watch| watch as &mut dyn Listener);
+            let result = run.run(heard)?;
+            let cpus = result.cpus as usize;
+            Ok((result, watch.map(|watch| watch.watched(cpus))))
+        },
+        |done| progress.update_with(done, || share_passed(runs)),
+    )
 }
 
 /// Prints the policies' messages to standard error: the last lines of each run.
@@ -211,24 +254,30 @@ pub fn share_passed(runs: &[Prepared]) -> Option<f64> {
 }
 
 /// A run whose events are written, and whether they could be: the run is worth showing without them.
-type Recorded = (RunResult, anyhow::Result<()>);
+type Recorded = (Seen, anyhow::Result<()>);
 
 fn recorded(
     run: &Prepared,
     trace: Option<&Path>,
     events: Option<&Path>,
+    is_watched: bool,
 ) -> anyhow::Result<Recorded> {
     let mut progress = Progress::new(1);
     let runs = batch::run_all(
         std::slice::from_ref(run),
         NonZeroUsize::MIN,
-        |run| record(run, trace, events),
+        |run| record(run, trace, events, is_watched),
         |done| progress.update_with(done, || run.share_passed()),
     )?;
     Ok(runs.into_iter().next().expect("a run has a result"))
 }
 
-fn record(run: &Prepared, trace: Option<&Path>, events: Option<&Path>) -> anyhow::Result<Recorded> {
+fn record(
+    run: &Prepared,
+    trace: Option<&Path>,
+    events: Option<&Path>,
+    is_watched: bool,
+) -> anyhow::Result<Recorded> {
     let begin_trace = |path| {
         let release = format!("{}.0", run.spec().kernel);
         let output = Output::create(path)?;
@@ -236,9 +285,10 @@ fn record(run: &Prepared, trace: Option<&Path>, events: Option<&Path>) -> anyhow
     };
     let mut trace = trace.map(begin_trace).transpose()?;
     let mut events = events.map(events::begin).transpose()?;
+    let mut watch = is_watched.then(Decomposer::watching);
     let mut listeners = (
         trace.as_mut().map(|(_, writer)| writer),
-        events.as_mut().map(|(_, writer)| writer),
+        (events.as_mut().map(|(_, writer)| writer), watch.as_mut()),
     );
     let (result, stream) = run.run_with_stream(Some(&mut listeners))?;
     let traced = trace.map_or(Ok(()), |(path, writer)| {
@@ -247,5 +297,7 @@ fn record(run: &Prepared, trace: Option<&Path>, events: Option<&Path>) -> anyhow
     });
     let about = events::of_simulation(&stream).of(&result, &stream.measures);
     let kept = events.map_or(Ok(()), |events| events::finish(events, &about));
-    Ok((result, traced.and(kept)))
+    let cpus = result.cpus as usize;
+    let watched = watch.map(|watch| watch.watched(cpus));
+    Ok(((result, watched), traced.and(kept)))
 }

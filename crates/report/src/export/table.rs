@@ -73,6 +73,64 @@ pub fn render(results: &[RunResult], view: &View) -> String {
     text
 }
 
+/// A table as cells, of one workload and machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sheet {
+    /// The workload and the machine.
+    pub title: String,
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// A row for each number of CPUs and scheduler.
+    pub rows: Vec<Vec<String>>,
+    /// Sentences about them.
+    pub notes: Vec<String>,
+}
+
+/// Returns the table of all results for pages, where all columns have room.
+pub fn sheets(results: &[RunResult], view: &View) -> Vec<Sheet> {
+    let sheet = |group: &Vec<&RunResult>| {
+        let mut cells = cells(group);
+        if let Some(order) = &view.sort {
+            sort(&mut cells, order, group);
+        }
+        let compared = compares_scores(group, &cells, view);
+        let mut columns = match view.measures.as_slice() {
+            [] => usual_columns(group, &cells, compared),
+            measures => chosen_columns(group, &cells, measures),
+        };
+        if view.measures.is_empty() {
+            columns.retain(|column| !column.is_empty());
+        }
+        let caution = compared
+            .then(|| caution(&cells, &first_of(group)))
+            .flatten();
+        let notes = [
+            unmatched(group, view),
+            survivors(&cells),
+            partial(&cells, &columns),
+            copies(&cells),
+            withheld(group, &cells, view),
+            caution,
+            starvation(&cells),
+        ];
+        Sheet {
+            title: title(group),
+            head: columns
+                .iter()
+                .map(|column| column.heading.join(" ").trim().to_owned())
+                .collect(),
+            rows: (0..cells.len())
+                .map(|row| {
+                    let texts = columns.iter().map(|column| column.texts[row].clone());
+                    texts.collect()
+                })
+                .collect(),
+            notes: notes.into_iter().flatten().collect(),
+        }
+    };
+    groups(results).iter().map(sheet).collect()
+}
+
 /// Returns the patterns that name no measure of these runs, which have no column.
 fn unmatched(group: &[&RunResult], view: &View) -> Option<String> {
     let names_none = |pattern: &&String| {

@@ -1,12 +1,15 @@
 //! `run`, `vm` and `doctor` where this program was built with the real kernel's side.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use schedlab_compare::{Decomposer, Watched};
 use schedlab_events::{About, FORMAT};
 use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::experiment::{Experiment, Load, Run};
@@ -20,6 +23,7 @@ use schedlab_report::{Measures, RunResult};
 use schedlab_sim::Scheduler;
 use schedlab_sweep::Host;
 use schedlab_trace::Duration as Limit;
+use schedlab_trace::{CpuId, Event, Instant, Listener, TaskId, TaskMeta};
 use schedlab_workload::{Workload, rtapp};
 
 use crate::args::{RunArgs, VmArgs};
@@ -28,7 +32,7 @@ use crate::commands::{Spoils, Status, explain};
 use crate::events;
 use crate::output::{Output, binary_in_file, cannot_write, one_file_each, print, tell, width};
 use crate::progress::{self, Progress};
-use crate::results::{self, Files, deliver};
+use crate::results::{self, Files, WATCHED_MAX, deliver};
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
@@ -72,9 +76,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let workload = args.workload.as_deref().map(Workload::files);
     let [json, csv] = results::outputs(&args.show);
     one_file_each(
-        &[json, csv, files[0], files[1]],
+        &[json, csv, files[0], files[1], results::page_of(&args.why)],
         policies.chain(workload.into_iter().flatten()),
     )?;
+    results::check_why(&args.why, &args.show)?;
     let view = View {
         emulated_ratios: args.emulated_ratios,
         ..results::view(&args.show)?
@@ -110,7 +115,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     }
     let mut lost = 0;
     let mut about = None;
+    let watch = Watch(Rc::new(RefCell::new(Decomposer::watching())));
+    let mut seen: Vec<(usize, Watched)> = Vec::new();
+    let mut place = 0;
     let on_run = &mut |run: &Run| {
+        let heard = watch.0.replace(Decomposer::watching());
+        if place < WATCHED_MAX.min(experiment.schedulers.len()) {
+            seen.push((place, heard.watched(run.result.cpus as usize)));
+        }
+        place += 1;
         done += 1;
         progress.update(done);
         complain(run);
@@ -119,10 +132,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     };
     let mut listeners = (
         trace.as_mut().map(|(_, writer)| writer),
-        events.as_mut().map(|(_, writer)| writer),
+        (
+            events.as_mut().map(|(_, writer)| writer),
+            args.why.is_asked().then(|| watch.clone()),
+        ),
     );
     let mut results = match listeners {
-        (None, None) => experiment.run(on_run),
+        (None, (None, None)) => experiment.run(on_run),
         _ => experiment.run_told(&mut listeners, on_run),
     }?;
     drop(progress);
@@ -142,9 +158,34 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         (None, _) => Ok(()),
     };
     explain::each(&mut results);
-    let status = deliver(&results, &view, outputs)?;
+    let status = match args.why.is_asked() {
+        true => {
+            results::deliver_with_why(&results, &seen, (&args.why, Some(STREAMED)), &view, outputs)?
+        }
+        false => deliver(&results, &view, outputs)?,
+    };
     traced.and(kept)?;
     Ok(status)
+}
+
+/// The caveat of a page on real runs.
+const STREAMED: &str = "The events of all runs were streamed from the kernel, which costs them time. The kernel does not tell calls from \
+     interrupts, so a sleep that an interrupt ended counts for the task that it interrupted.";
+
+/// Hears one run after another.
+#[derive(Clone)]
+struct Watch(Rc<RefCell<Decomposer>>);
+
+impl Listener for Watch {
+    fn define_starter(&mut self, task: TaskId) {
+        self.0.borrow_mut().define_starter(task);
+    }
+    fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
+        self.0.borrow_mut().define_task(task, meta);
+    }
+    fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
+        self.0.borrow_mut().record(at, cpu, event);
+    }
 }
 
 /// Returns the machine that this program runs on, as results of real runs name it.
@@ -290,7 +331,8 @@ fn again_in_vm(
     let mut machine = machine(args.cpus);
     machine.timeout = of_runs(args.time_limit, runs);
     let [(_, json), (_, csv)] = results::outputs(&args.show);
-    let files = [json, csv].into_iter().flatten();
+    let html = args.why.html.as_deref();
+    let files = [json, csv, html].into_iter().flatten();
     let files = files.filter(|path| path.as_os_str() != "-");
     let binary = [args.trace.as_deref(), args.events.as_deref()];
     for path in files.chain(binary.into_iter().flatten()) {

@@ -715,4 +715,44 @@ fn violations_stand_below_the_end_of_the_run() {
     let expected = "! a on 2 CPUs, seed 1: error_stall: a stall\n  \
         before that, violations: 2 in all: a race; another one\n  replay: schedlab sim\n";
     assert_eq!(text, expected);
+
+/// A page has room for all columns, with the notes of the table.
+#[test]
+fn a_sheet_has_the_cells_of_the_table() {
+    let results = [
+        run("a", 2, 1, 12_345.6),
+        run("b", 2, 1, 13_580.2),
+        run("a", 8, 1, 1_000.0),
+    ];
+    let sheets = sheets(&results, &View::of_width(30));
+    assert_eq!(sheets.len(), 1);
+    let sheet = &sheets[0];
+    assert_eq!(sheet.title, "chat:rooms=20 on old");
+    assert_eq!(
+        sheet.head[..5],
+        [
+            "cpus",
+            "scheduler",
+            "messages/s more is better",
+            "vs first %",
+            "contention %"
+        ]
+    );
+    assert!(sheet.head.contains(&"switches".to_owned()), "{sheet:?}");
+    assert_eq!(sheet.rows.len(), 3);
+    assert_eq!(sheet.rows[1][..4], ["2", "b", "13,580", "+10.0"]);
+    assert!(sheet.rows.iter().all(|row| row.len() == sheet.head.len()));
+    assert!(
+        sheet
+            .notes
+            .iter()
+            .any(|note| note.contains("may be chance")),
+        "{sheet:?}"
+    );
+    let chosen = View {
+        measures: vec!["switches.*".to_owned()],
+        ..View::of_width(30)
+    };
+    let head = &super::sheets(&results, &chosen)[0].head;
+    assert_eq!(head[..], ["cpus", "scheduler", "switches. total"]);
 }

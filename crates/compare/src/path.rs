@@ -6,12 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use schedlab_trace::{CpuId, CpuMode, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
+use schedlab_trace::{
+    CpuId, CpuMode, Event, Instant, Listener, LockClass, LockId, PrevState, TaskId, TaskMeta,
+};
 use schedlab_workload::recorded::OTHER;
 use serde::Serialize;
 
 /// More stretches are not kept: there is no path then, and sums go on.
 const STRETCHES_MAX: usize = 8_000_000;
+/// Nor are more spins.
+const SPINS_MAX: usize = 2_000_000;
 /// Steps at one instant after which the walk leaves a circle of wakeups.
 const IDLE_STEPS_MAX: usize = 64;
 
@@ -53,7 +57,7 @@ impl Times {
 
     fn add(&mut self, kind: Kind, ns: u64) {
         match kind {
-            Kind::Runs => self.running_ns += ns,
+            Kind::Runs(_) => self.running_ns += ns,
             Kind::Waits(Why::Woken) => self.woken_ns += ns,
             Kind::Waits(Why::Preempted) => self.preempted_ns += ns,
             Kind::Sleeps(Waker::Task(_)) => self.tasks_ns += ns,
@@ -88,6 +92,8 @@ pub struct Decomposed {
     pub path: Option<Times>,
     /// The path's tasks by name, with the longest times first.
     pub path_names: Vec<(String, Times)>,
+    /// The path's time on a CPU, by CPU.
+    pub path_cpus_ns: Vec<u64>,
     /// Time of the program's tasks in their own code, by CPU.
     pub user_ns: Vec<u64>,
     /// And in the kernel, without the scheduler.
@@ -116,7 +122,7 @@ enum Waker {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    Runs,
+    Runs(CpuId),
     Waits(Why),
     Sleeps(Waker),
 }
@@ -165,6 +171,49 @@ struct Cpu {
     ended: Vec<(u32, usize, u64)>,
     user_ns: u64,
     kernel_ns: u64,
+    /// The lock that it found held last.
+    contends: Option<u32>,
+}
+
+/// A lock and what it cost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lock {
+    /// Its name.
+    pub name: String,
+    /// The data that it protects.
+    pub class: LockClass,
+    /// Attempts that got it.
+    pub acquisitions: u64,
+    /// Attempts that found it held, failed ones of those that try included.
+    pub contended: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Waits of those that waited, together.
+    pub waited_ns: u64,
+    /// How long it was held.
+    pub held_ns: u64,
+}
+
+/// A time in which a CPU spun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spin {
+    pub(crate) cpu: u32,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The lock's number, if it was for a lock.
+    pub(crate) lock: Option<u32>,
+}
+
+/// The action of a task in a stretch, for pictures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Piece {
+    /// It ran on this CPU.
+    Runs(u32),
+    Waits,
+    /// It slept until this task woke it.
+    Woken(u32),
+    /// It slept until a timer or a device woke it.
+    Sleeps,
 }
 
 /// Listens to a run and takes its time apart.
@@ -179,9 +228,23 @@ pub struct Decomposer {
     /// Since when the run counts.
     begun: u64,
     now: u64,
+    /// Modes of CPUs are told: a wakeup by an interrupt can be told from a call's.
+    has_modes: bool,
+    /// Locks and spins are kept, too.
+    watches: bool,
+    locks: Vec<Option<Lock>>,
+    spins: Vec<Spin>,
 }
 
 impl Decomposer {
+    /// Listens for [`Decomposer::watched`], too: keeps locks and spins.
+    pub fn watching() -> Decomposer {
+        Decomposer {
+            watches: true,
+            ..Decomposer::default()
+        }
+    }
+
     fn task(&mut self, task: TaskId) -> &mut Task {
         if task.index() >= self.tasks.len() {
             self.tasks.resize_with(task.index() + 1, Task::default);
@@ -198,6 +261,7 @@ impl Decomposer {
                 ended: Vec::new(),
                 user_ns: 0,
                 kernel_ns: 0,
+                contends: None,
             };
             self.cpus.resize(cpu.index() + 1, idle);
         }
@@ -244,14 +308,28 @@ impl Decomposer {
     fn account(&mut self, cpu: CpuId, at: u64) {
         let counts = self.cpu(cpu).current;
         let counts = counts.is_some_and(|task| self.tasks[task as usize].counts);
+        let keeps = self.watches && self.spins.len() < SPINS_MAX;
         let known = self.cpu(cpu);
         let ns = at.saturating_sub(known.since);
         known.since = at;
         match known.mode {
             CpuMode::User if counts => known.user_ns += ns,
             CpuMode::Kernel if counts => known.kernel_ns += ns,
+            CpuMode::Spin if keeps && ns > 0 => {
+                let spin = Spin {
+                    cpu: cpu.0,
+                    from: at - ns,
+                    to: at,
+                    lock: known.contends,
+                };
+                self.spins.push(spin);
+            }
             _ => {}
         }
+    }
+
+    fn lock(&mut self, lock: LockId) -> Option<&mut Lock> {
+        self.locks.get_mut(lock.index())?.as_mut()
     }
 
     fn woken(&mut self, task: TaskId, cpu: CpuId, decided: u64) {
@@ -271,12 +349,16 @@ impl Decomposer {
                 self.task(task).state = State::Waits(Why::Woken);
                 let place = place.unwrap_or(usize::MAX);
                 self.cpu(cpu).ended.push((task.0, place, slept));
+                if !self.has_modes {
+                    // Nobody tells interrupts from calls: the task that runs there stands for both.
+                    self.resolve(cpu, true);
+                }
             }
         }
     }
 
-    fn off(&mut self, task: TaskId, at: u64, how: PrevState) {
-        self.end(task, at, Kind::Runs);
+    fn off(&mut self, task: TaskId, cpu: CpuId, at: u64, how: PrevState) {
+        self.end(task, at, Kind::Runs(cpu));
         let known = self.task(task);
         let early = std::mem::take(&mut known.woken_early);
         known.state = match how {
@@ -318,10 +400,21 @@ impl Decomposer {
                 *slept = 0;
             }
         }
+        self.spins.clear();
+        for lock in self.locks.iter_mut().flatten() {
+            (lock.acquisitions, lock.contended, lock.failed) = (0, 0, 0);
+            (lock.waited_ns, lock.held_ns) = (0, 0);
+        }
     }
 
     /// Takes apart what was heard.
     pub fn finish(mut self) -> Decomposed {
+        self.close();
+        self.decomposed()
+    }
+
+    /// Ends what goes on at the end of the run.
+    pub(crate) fn close(&mut self) {
         for cpu in 0..self.cpus.len() as u32 {
             self.resolve(CpuId(cpu), false);
         }
@@ -330,13 +423,85 @@ impl Decomposer {
         let running = (0..self.tasks.len() as u32)
             .filter(|task| self.tasks[*task as usize].state == State::Runs);
         let running: Vec<u32> = running.collect();
-        let mut last = self.last;
         for task in running {
-            self.end(TaskId(task), now, Kind::Runs);
-            if last.is_none() && self.tasks[task as usize].counts {
-                last = Some((task, now));
+            let cpu = self.tasks[task as usize].cpu.unwrap_or(CpuId(0));
+            self.end(TaskId(task), now, Kind::Runs(cpu));
+            if self.last.is_none() && self.tasks[task as usize].counts {
+                self.last = Some((task, now));
             }
         }
+    }
+
+    /// Number of tasks that were ever named.
+    pub(crate) fn nr_tasks(&self) -> u32 {
+        self.tasks.len() as u32
+    }
+
+    /// Tasks of the program.
+    pub(crate) fn counted(&self) -> impl Iterator<Item = u32> {
+        let tasks = (0..).zip(&self.tasks);
+        tasks.filter(|(_, task)| task.counts).map(|(task, _)| task)
+    }
+
+    pub(crate) fn comm(&self, task: u32) -> &str {
+        &self.tasks[task as usize].comm
+    }
+
+    /// Its name, with a number for others of the same name.
+    pub(crate) fn name(&self, task: u32) -> String {
+        format!("{} {task}", self.comm(task))
+    }
+
+    pub(crate) fn times(&self, task: u32) -> Times {
+        self.tasks[task as usize].times
+    }
+
+    pub(crate) fn migrations(&self, task: u32) -> u64 {
+        self.tasks[task as usize].migrations
+    }
+
+    /// The actions of a task, in the order of time.
+    pub(crate) fn pieces(&self, task: u32) -> Vec<(u64, u64, Piece)> {
+        let of = |one: &Stretch| {
+            let piece = match one.kind {
+                Kind::Runs(cpu) => Piece::Runs(cpu.0),
+                Kind::Waits(_) => Piece::Waits,
+                Kind::Sleeps(Waker::Task(waker)) => Piece::Woken(waker),
+                Kind::Sleeps(Waker::Timer) => Piece::Sleeps,
+            };
+            (one.from, one.to, piece)
+        };
+        self.tasks[task as usize].stretches.iter().map(of).collect()
+    }
+
+    pub(crate) fn spins(&self) -> &[Spin] {
+        &self.spins
+    }
+
+    /// Whether the end of the run was not kept.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.kept >= STRETCHES_MAX || self.spins.len() >= SPINS_MAX
+    }
+
+    /// Names of locks, by number.
+    pub(crate) fn lock_names(&self) -> impl Iterator<Item = String> {
+        let names = self.locks.iter();
+        names.map(|lock| {
+            lock.as_ref()
+                .map_or(String::new(), |lock| lock.name.clone())
+        })
+    }
+
+    /// Locks that were taken or tried, with the longest held first.
+    pub(crate) fn locks(&self) -> Vec<Lock> {
+        let used = |lock: &&Lock| lock.acquisitions + lock.failed > 0;
+        let mut locks: Vec<Lock> = self.locks.iter().flatten().filter(used).cloned().collect();
+        locks.sort_by_key(|lock| std::cmp::Reverse(lock.held_ns));
+        locks
+    }
+
+    pub(crate) fn decomposed(&self) -> Decomposed {
+        let last = self.last;
         let mut names: BTreeMap<&str, OfName> = BTreeMap::new();
         for task in self.tasks.iter().filter(|task| task.counts) {
             let of = names.entry(&task.comm).or_default();
@@ -350,10 +515,13 @@ impl Decomposer {
             .collect();
         names.sort_by_key(|(_, of)| std::cmp::Reverse(of.times.waits_ns()));
         let path = last.filter(|_| self.kept < STRETCHES_MAX);
-        let (path, path_names) = match path.map(|(task, at)| self.walk(task, at)) {
-            Some((path, names)) => (Some(path), names),
-            None => (None, Vec::new()),
-        };
+        let walked = path.map(|(task, at)| self.walk(task, at));
+        let path = walked.as_ref().map(|walk| walk.times);
+        let Walk {
+            names: path_names,
+            cpus_ns: path_cpus_ns,
+            ..
+        } = walked.unwrap_or_default();
         let end = last.map_or(self.now, |(_, at)| at);
         let makespan_ns = end.saturating_sub(self.begun);
         Decomposed {
@@ -363,6 +531,7 @@ impl Decomposer {
             names,
             path,
             path_names,
+            path_cpus_ns,
             user_ns: self.cpus.iter().map(|cpu| cpu.user_ns).collect(),
             kernel_ns: self.cpus.iter().map(|cpu| cpu.kernel_ns).collect(),
         }
@@ -392,8 +561,9 @@ impl Decomposer {
     }
 
     /// Walks back from a task at a time.
-    fn walk(&self, task: u32, at: u64) -> (Times, Vec<(String, Times)>) {
+    fn walk(&self, task: u32, at: u64) -> Walk {
         let (mut task, mut at) = (task as usize, at);
+        let mut cpus_ns = vec![0; self.cpus.len()];
         let mut path = Times::default();
         let mut names: BTreeMap<&str, Times> = BTreeMap::new();
         let mut idle_steps = 0;
@@ -432,6 +602,9 @@ impl Decomposer {
                 continue;
             }
             let ns = at.saturating_sub(stretch.from.max(self.begun));
+            if let Kind::Runs(cpu) = stretch.kind {
+                cpus_ns[cpu.index()] += ns;
+            }
             path.add(stretch.kind, ns);
             name.add(stretch.kind, ns);
             at = stretch.from;
@@ -442,8 +615,21 @@ impl Decomposer {
             .map(|(name, times)| (name.to_owned(), times))
             .collect();
         names.sort_by_key(|(_, times)| std::cmp::Reverse(times.total_ns()));
-        (path, names)
+        Walk {
+            times: path,
+            names,
+            cpus_ns,
+        }
     }
+}
+
+/// The critical path of a run.
+#[derive(Clone, Debug, Default)]
+struct Walk {
+    times: Times,
+    names: Vec<(String, Times)>,
+    /// Time on each CPU.
+    cpus_ns: Vec<u64>,
 }
 
 fn sum(a: Times, b: Times) -> Times {
@@ -458,6 +644,24 @@ fn sum(a: Times, b: Times) -> Times {
 }
 
 impl Listener for Decomposer {
+    fn define_lock(&mut self, lock: LockId, name: &str, class: LockClass) {
+        if !self.watches {
+            return;
+        }
+        if lock.index() >= self.locks.len() {
+            self.locks.resize(lock.index() + 1, None);
+        }
+        self.locks[lock.index()].get_or_insert(Lock {
+            name: name.to_owned(),
+            class,
+            acquisitions: 0,
+            contended: 0,
+            failed: 0,
+            waited_ns: 0,
+            held_ns: 0,
+        });
+    }
+
     fn define_starter(&mut self, task: TaskId) {
         self.starter = Some(task);
     }
@@ -474,6 +678,7 @@ impl Listener for Decomposer {
         self.now = self.now.max(at);
         match event {
             Event::Mode(mode) => {
+                self.has_modes = true;
                 self.account(cpu, at);
                 self.cpu(cpu).mode = mode;
                 match mode {
@@ -484,6 +689,35 @@ impl Listener for Decomposer {
                 }
             }
             Event::Begin => self.begin(at),
+            Event::LockContended { lock, .. } if self.watches => {
+                self.cpu(cpu).contends = Some(lock.0);
+            }
+            Event::LockAcquired {
+                lock,
+                waited,
+                contended,
+                ..
+            } if self.watches => {
+                // It may spin on for the lock until the next mode.
+                self.account(cpu, at);
+                self.cpu(cpu).contends = None;
+                if let Some(known) = self.lock(lock) {
+                    known.acquisitions += 1;
+                    known.contended += u64::from(contended);
+                    known.waited_ns += waited.ns();
+                }
+            }
+            Event::LockTryFailed { lock, .. } if self.watches => {
+                if let Some(known) = self.lock(lock) {
+                    known.contended += 1;
+                    known.failed += 1;
+                }
+            }
+            Event::LockReleased { lock, held } if self.watches => {
+                if let Some(known) = self.lock(lock) {
+                    known.held_ns += held.ns();
+                }
+            }
             Event::Wakeup { task, since, .. } => {
                 self.woken(task, cpu, at.saturating_sub(since.ns()));
             }
@@ -495,7 +729,7 @@ impl Listener for Decomposer {
                 self.account(cpu, at);
                 self.resolve(cpu, false);
                 if let Some(prev) = prev {
-                    self.off(prev, at, prev_state);
+                    self.off(prev, cpu, at, prev_state);
                 }
                 if let Some(next) = next {
                     self.on(next, cpu, at);
@@ -660,6 +894,7 @@ mod tests {
         let path = of.path.unwrap();
         assert_eq!((path.running_ns, path.woken_ns), (100 + 47, 3));
         assert_eq!(of.path_names[0].0, "a");
+        assert_eq!(of.path_cpus_ns, [100, 47]);
         assert_eq!(path.tasks_ns, 0);
         assert!(of.names.iter().all(|(name, _)| name != "~other"));
     }
