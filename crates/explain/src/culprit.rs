@@ -87,6 +87,8 @@ pub enum Culprit {
     StackOverflow,
     EndlessLoop,
     LockHeld,
+    /// A CPU did not get a lock in time that nobody had taken.
+    LockNotGiven,
     MissingKfunc,
     PolicyFault,
 

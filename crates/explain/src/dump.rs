@@ -74,7 +74,9 @@ pub struct Ejection {
     pub scheduler: Option<String>,
     pub kind: Option<Kind>,
     pub message: String,
-    /// Where the policy's call is, in the simulator's words (`in ops.enqueue at mine.bpf.c:12`).
+    /// The kernel's log told it by a `disabled` line, and what stands before that line's words: a time.
+    pub logged: Option<String>,
+    /// Where the policy's call is (`in ops.enqueue at mine.bpf.c:12` of the simulator, `at mine.bpf.c:12` of a kernel).
     pub place: Option<String>,
     pub exit_code: Option<i64>,
     /// The current task where the dump was made.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::culprit::Culprit;
 use crate::dump::{Ejection, Kind};
-use crate::messages::{MESSAGES, OF_FAULTS, Row};
+use crate::messages::{MESSAGES, OF_FAULTS, OF_LOCKS, Row};
 use crate::pattern::pattern;
 use crate::stall;
 
@@ -154,7 +154,7 @@ fn find(ejection: &Ejection) -> Finding {
         Some(Kind::Fault) => Finding {
             sentence: format!(
                 "The scheduler's code did what no kernel lets it do: {}.",
-                ejection.message
+                told(ejection)
             ),
             ..plain(
                 Culprit::PolicyFault,
@@ -193,7 +193,7 @@ fn find(ejection: &Ejection) -> Finding {
 }
 
 fn told(ejection: &Ejection) -> &str {
-    match ejection.message.as_str() {
+    match ejection.message.trim() {
         "" => "the text has no message",
         message => message,
     }
@@ -277,6 +277,10 @@ pub fn lockups(ejection: &Ejection) -> Vec<String> {
 }
 
 fn policy_error(ejection: &Ejection) -> Finding {
+    // A text of the structures that schedlab's schedulers share, not of the scheduler itself.
+    if let Some((row, says)) = OF_LOCKS.find(&ejection.message) {
+        return of_row(ejection, row, says);
+    }
     Finding {
         sentence: match ejection.message.as_str() {
             "" => "The scheduler ended itself by scx_bpf_error(), without a message.".to_owned(),
@@ -345,9 +349,18 @@ fn place(ejection: &Ejection) -> (Option<String>, Option<String>) {
     use regex::Regex;
     static OP: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?:\bin|\):) ops\.(\w+)"));
     static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./+-]+\.[ch]:\d+"));
+    // Only here is it known where the path begins, whatever is in it.
+    static PLACE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\bat (.+?\.[ch]:\d+)"));
     let told = ejection.place.as_ref().unwrap_or(&ejection.message);
     let op = OP.captures(told).map(|found| found[1].to_owned());
-    let line = LINE.find(told).map(|found| found.as_str().to_owned());
+    let of_place = ejection
+        .place
+        .as_deref()
+        .and_then(|place| PLACE.captures(place));
+    let line = match of_place {
+        Some(found) => Some(found[1].to_owned()),
+        None => LINE.find(told).map(|found| found.as_str().to_owned()),
+    };
     (ejection.op().or(op), line)
 }
 

@@ -461,6 +461,30 @@ pub const FAULTS: &[Row] = &[
         cure: "Bound the loop with bpf_for(), bpf_repeat() or can_loop.",
     },
     Row {
+        pattern: r"deadlock of locks: CPU (?P<a>\d+) waits.*? for (?P<lock>the lock `[^`]+`|\S[^,;]*?)(?:,? .*?)? by CPU (?P<b>\d+)",
+        culprit: Culprit::LockHeld,
+        says: "CPU $a waits for $lock, which CPU $b holds while it waits, itself or through others, for a lock that CPU $a holds.",
+        function: "process_spin_lock()",
+        rule: LOCK_RULE,
+        cure: LOCK_ORDER_CURE,
+    },
+    Row {
+        pattern: r"it returns and still holds (?P<locks>\S.*)$",
+        culprit: Culprit::LockHeld,
+        says: "An op returned and still held $locks.",
+        function: "process_spin_lock()",
+        rule: LOCK_RULE,
+        cure: LOCK_CURE,
+    },
+    Row {
+        pattern: r"it takes (?P<lock>\S.*?), which it holds already(?P<taken>, taken at .+)?$",
+        culprit: Culprit::LockHeld,
+        says: "An op took $lock, which it held already$taken.",
+        function: "process_spin_lock()",
+        rule: LOCK_RULE,
+        cure: LOCK_CURE,
+    },
+    Row {
         pattern: r"still holds|lock.* (?:held|not released|twice|released by)|(?:takes|took|releases|released) .*lock",
         culprit: Culprit::LockHeld,
         says: "An op of the scheduler broke the rules of a lock: it returned with it, took it twice, or released another's.",
@@ -478,11 +502,54 @@ pub const FAULTS: &[Row] = &[
     },
 ];
 
+const LOCK_RULE: &str = "The kernel does not see a lock of the scheduler's own making, and a CPU that waits for one in vain hangs the machine; so a lock of include/lab ends the scheduler. A bpf_spin_lock that is not released on every path is refused by the verifier.";
+const LOCK_CURE: &str =
+    "Release the lock on every path out of the function that takes it, early returns included.";
+const LOCK_ORDER_CURE: &str =
+    "Take the two locks in one order everywhere, or the second by lab_trylock().";
+
+/// The texts that the locks of include/lab give to scx_bpf_error() in a real kernel (`lab_lock_failed()`).
+pub const LOCKS: &[Row] = &[
+    Row {
+        pattern: r"(?P<at>\S.*?): lock &?(?P<lock>.+?): CPU (?P<cpu>\d+) waits for itself: it took the lock at (?P<taken>.+?) (?P<ms>\d+) ms ago",
+        culprit: Culprit::LockHeld,
+        says: "CPU $cpu waits at $at for the lock `$lock`, which it holds itself: it took it at $taken and did not release it.",
+        function: "scx_bpf_error_bstr()",
+        rule: LOCK_RULE,
+        cure: LOCK_CURE,
+    },
+    Row {
+        pattern: r"(?P<at>\S.*?): lock &?(?P<lock>.+?): CPU (?P<cpu>\d+) waits in vain for CPU (?P<holder>\d+), which took it at (?P<taken>.+?) (?P<ms>\d+) ms ago and waits for lock &?(?P<other>.+?) at (?P<there>.+?\.[ch]:\d+)",
+        culprit: Culprit::LockHeld,
+        says: "CPU $cpu waits at $at for the lock `$lock`, which CPU $holder took at $taken and holds while it waits for the lock `$other` at $there.",
+        function: "scx_bpf_error_bstr()",
+        rule: LOCK_RULE,
+        cure: LOCK_ORDER_CURE,
+    },
+    Row {
+        pattern: r"(?P<at>\S.*?): lock &?(?P<lock>.+?): CPU (?P<cpu>\d+) waits in vain for CPU (?P<holder>\d+), which took it at (?P<taken>.+?) (?P<ms>\d+) ms ago",
+        culprit: Culprit::LockHeld,
+        says: "CPU $cpu waits at $at for the lock `$lock`, which CPU $holder took at $taken and did not release.",
+        function: "scx_bpf_error_bstr()",
+        rule: LOCK_RULE,
+        cure: LOCK_CURE,
+    },
+    Row {
+        pattern: r"(?P<at>\S.*?): lock &?(?P<lock>.+?): not given to CPU (?P<cpu>\d+) in time, though nobody has taken it",
+        culprit: Culprit::LockNotGiven,
+        says: "CPU $cpu waited at $at for the lock `$lock` and did not get it in time, though nobody had taken it.",
+        function: "scx_bpf_error_bstr()",
+        rule: LOCK_RULE,
+        cure: "More CPUs wait than can run: give a virtual machine no more CPUs than its host has, or keep the lock for less time.",
+    },
+];
+
 /// The rows with their patterns compiled.
 pub struct Table(Vec<(Regex, &'static Row)>);
 
 pub static MESSAGES: LazyLock<Table> = LazyLock::new(|| Table::new(ROWS));
 pub static OF_FAULTS: LazyLock<Table> = LazyLock::new(|| Table::new(FAULTS));
+pub static OF_LOCKS: LazyLock<Table> = LazyLock::new(|| Table::new(LOCKS));
 
 impl Table {
     fn new(rows: &'static [Row]) -> Table {

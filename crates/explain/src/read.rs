@@ -121,10 +121,47 @@ pub fn read(bytes: &[u8]) -> Told {
     reader.end()
 }
 
-/// `journalctl --reverse`: a CPU's heading comes after its tasks, and a dump's first line after all of them.
+/// `journalctl --reverse`: a CPU's heading comes after its tasks, and a dump's first line after all of them. Without a
+/// dump, the message comes before the line that it belongs to.
 fn newest_first(bytes: &[u8]) -> bool {
     let find = |word: &str| memmem::find(bytes, word.as_bytes());
-    matches!((find("nr_run="), find(" curr=")), (Some(heading), Some(curr)) if curr < heading)
+    match (find("nr_run="), find(" curr=")) {
+        (Some(heading), Some(curr)) => curr < heading,
+        _ => messages_come_first(bytes),
+    }
+}
+
+/// Whether more of the log's messages stand before a `disabled` line of their scheduler than behind one. Two ejections
+/// that follow each other have both, and one more of the right kind.
+fn messages_come_first(bytes: &[u8]) -> bool {
+    let (mut before, mut behind) = (0_usize, 0_usize);
+    // The line before, of either kind: the scheduler, and whether it is a message.
+    let mut last: Option<(String, bool)> = None;
+    for at in memmem::find_iter(bytes, b"sched_ext: ") {
+        let line = bytes[at..].split(|byte| *byte == b'\n').next();
+        let text = clean(line.unwrap_or_default());
+        let begins = |found: &Captures<'_>| found.get(0).is_some_and(|all| all.start() == 0);
+        let now = if let Some(found) = DISABLED.captures(&text).filter(begins) {
+            // Only an error has a message.
+            match Kind::of_reason(&found[2]) {
+                Some(Kind::Error | Kind::ErrorBpf | Kind::ErrorStall) => {
+                    (found[1].to_owned(), false)
+                }
+                _ => continue,
+            }
+        } else if let Some(found) = DETAIL.captures(&text).filter(begins) {
+            (found[1].to_owned(), true)
+        } else {
+            continue;
+        };
+        match &last {
+            Some((scheduler, true)) if *scheduler == now.0 && !now.1 => before += 1,
+            Some((scheduler, false)) if *scheduler == now.0 && now.1 => behind += 1,
+            _ => {}
+        }
+        last = Some(now);
+    }
+    before > behind
 }
 
 #[derive(Default)]
@@ -188,9 +225,11 @@ impl Reader {
                 ..Ejection::default()
             });
         } else if let Some(found) = find(&DISABLED, " disabled (", text) {
+            let before = found.get(0).map_or("", |line| &text[..line.start()]);
             self.begin(Ejection {
                 scheduler: Some(found[1].to_owned()),
                 kind: Kind::of_reason(&found[2]),
+                logged: Some(before.trim_end().to_owned()),
                 ..Ejection::default()
             });
         } else if let Some(found) = REASON.captures(text) {
@@ -366,6 +405,7 @@ impl Reader {
             if continues(&before, &next) {
                 next.scheduler = next.scheduler.or(before.scheduler);
                 next.kind = next.kind.or(before.kind);
+                next.logged = next.logged.or(before.logged);
                 if next.message.is_empty() {
                     next.message = before.message;
                 }
@@ -385,12 +425,15 @@ impl Reader {
             && last.kind == ejection.kind
             && same_message(&last.message, &ejection.message)
             && (last.cpus.is_empty() || ejection.cpus.is_empty())
+            && !are_two(last, &ejection)
         {
             let scheduler = last.scheduler.take().or(ejection.scheduler.clone());
+            let logged = last.logged.take().or(ejection.logged.clone());
             if last.cpus.is_empty() {
                 *last = ejection;
             }
             last.scheduler = scheduler;
+            last.logged = logged;
             return;
         }
         self.done.push(ejection);
@@ -417,11 +460,25 @@ impl Reader {
 fn continues(before: &Ejection, next: &Ejection) -> bool {
     before.cpus.is_empty()
         && before.triggered_by.is_none()
+        // Its message comes one line later: `push()` compares the two when both are known.
+        && next.logged.is_none()
         && (before.kind.is_none() || next.kind.is_none() || before.kind == next.kind)
         && same_message(&before.message, &next.message)
         && (before.scheduler.is_none()
             || next.scheduler.is_none()
             || before.scheduler == next.scheduler)
+}
+
+/// Returns whether the kernel's log told two ejections. It tells each once, also where a service restarts its scheduler and
+/// that fails in the same way, but a text may hold the log twice, or in two forms (`dmesg` and `journalctl`).
+fn are_two(a: &Ejection, b: &Ejection) -> bool {
+    let (Some(first), Some(second)) = (&a.logged, &b.logged) else {
+        return a.scheduler.is_some() && b.scheduler.is_some() && a.scheduler != b.scheduler;
+    };
+    let form = |before: &str| before.replace(char::is_alphanumeric, "").replace(' ', "");
+    let is_timed = first.contains(|c: char| c.is_ascii_digit());
+    let is_told_again = (first == second && is_timed) || form(first) != form(second);
+    !(is_told_again && a.scheduler == b.scheduler && a.message == b.message)
 }
 
 /// Returns whether two messages are one, of which one may be missing or cut.

@@ -61,21 +61,31 @@ pub fn ejection(
     Some(ejection)
 }
 
-/// Returns the kernel's message and the place from a result's `reason, code 0x1 (message), in ops.enqueue at FILE:LINE`,
-/// any part of which may be missing.
+/// Returns the kernel's message and the place from a result's `reason, code 0x1 (message), in ops.enqueue at FILE:LINE`
+/// (of the simulator) or `…, called at FILE:LINE` (of a kernel), any part of which may be missing. Behind the message of a
+/// stall, the place where the task waits may stand, which is not of the scheduler's source.
 fn message_of(kind: Kind, message: &str) -> (&str, Option<&str>) {
-    static PLACE: LazyLock<Regex> =
-        LazyLock::new(|| pattern(r"(?s)^(.*), (in (?:ops\.\w+|a timer callback)(?: at [^\n]+)?)$"));
+    static PLACE: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?s)^(.*), (?:(in (?:ops\.\w+|a timer callback)(?: at [^\n]+)?)|called (at [^\n]+))$",
+        )
+    });
+    static STALL: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"(?s)^(.*(?:failed to run|failed to check in) for \d+\.\d{3}s\)): ")
+    });
     let Some(rest) = message.strip_prefix(kind.reason()) else {
         return (message, None);
     };
     let found = PLACE.captures(rest);
-    let (rest, place) = match &found {
-        Some(found) => (found.get(1), found.get(2)),
+    let (told, place) = match &found {
+        Some(found) => (found.get(1), found.get(2).or(found.get(3))),
+        None if kind == Kind::ErrorStall => {
+            (STALL.captures(rest).and_then(|found| found.get(1)), None)
+        }
         None => (None, None),
     };
-    let rest = rest.map_or(&message[kind.reason().len()..], |rest| rest.as_str());
-    let inner = rest.find('(').map(|at| rest[at + 1..].trim_end());
+    let told = told.map_or(rest, |told| told.as_str());
+    let inner = told.find('(').map(|at| told[at + 1..].trim_end());
     let inner = match inner {
         Some(inner) => inner.strip_suffix(')').unwrap_or(inner),
         None => "",
@@ -115,6 +125,21 @@ mod tests {
         assert_eq!(
             of("runtime error (invalid CPU 9 (of 8)), in a timer callback"),
             ("invalid CPU 9 (of 8)", Some("in a timer callback"))
+        );
+        // A kernel's: the place is that of the dump's stack.
+        assert_eq!(
+            of("runtime error (invalid CPU 9 (of 8)), called at /a,b/x y.bpf.c:12 (x_enqueue)"),
+            (
+                "invalid CPU 9 (of 8)",
+                Some("at /a,b/x y.bpf.c:12 (x_enqueue)")
+            )
+        );
+        assert_eq!(
+            message_of(
+                Kind::ErrorStall,
+                "runnable task stall (a (b)[11] failed to run for 5.000s): it is in DSQ 0x1 (x)"
+            ),
+            ("a (b)[11] failed to run for 5.000s", None)
         );
         assert_eq!(
             of("runtime error (invalid CPU -3)"),

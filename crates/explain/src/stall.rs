@@ -55,8 +55,13 @@ pub fn explain(ejection: &Ejection) -> Finding {
         return watchdog(ejection, &format!("{}.{}", &found[1], &found[2]));
     }
     let Some(found) = STALLED.captures(&ejection.message) else {
+        let sentence = match ejection.message.trim() {
+            "" if ejection.tasks().any(|(_, task)| !task.is_curr) => return of_fragment(ejection),
+            "" => "A runnable task did not run in time; the text does not say which.".to_owned(),
+            message => format!("A runnable task did not run in time: {message}."),
+        };
         return Finding {
-            sentence: format!("A runnable task did not run in time: {}.", ejection.message),
+            sentence,
             ..unknown()
         };
     };
@@ -163,10 +168,11 @@ fn of_task(ejection: &Ejection, home: &CpuState, task: &TaskState, waited: &str)
             || (dsq == Dsq::None && task.ops_state == Some(OpsState::Queued))
             || (dsq != Dsq::None && idle.is_empty() && !is_shared(ejection, home, dsq)))
     {
-        let holder = home
-            .curr
-            .as_ref()
-            .map_or_else(String::new, ToString::to_string);
+        let tasks = class.tasks();
+        let holder = match &home.curr {
+            Some(curr) => format!("The {tasks} task {curr}"),
+            None => format!("A {tasks} task"),
+        };
         let all = above.len() == allowed.len();
         finding.culprit = Culprit::HigherClass;
         finding.certainty = if is_local || is_bound || all {
@@ -175,16 +181,14 @@ fn of_task(ejection: &Ejection, home: &CpuState, task: &TaskState, waited: &str)
             Certainty::Likely
         };
         finding.sentence = format!(
-            "The {} task {holder} holds CPU {cpu}, so {label}, which waits there {wait_place}, did not run for {waited}.",
-            class.tasks()
+            "{holder} holds CPU {cpu}, so {label}, which waits there {wait_place}, did not run for {waited}."
         );
         finding.rule = format!(
             "Tasks of the stop, deadline, real-time and fair classes run before any sched_ext task, and while one does, the CPU asks the scheduler nothing. {RULE}"
         );
         finding.cure = if is_bound && !is_local {
             format!(
-                "No scheduler can run {label} elsewhere: bound the {} task (its policy, RLIMIT_RTTIME, sched_rt_runtime_us), or let it run on another CPU.",
-                class.tasks()
+                "No scheduler can run {label} elsewhere: bound the {tasks} task (its policy, RLIMIT_RTTIME, sched_rt_runtime_us), or let it run on another CPU."
             )
         } else {
             "Do not count such a CPU as free, and give its tasks to others: in ops.cpu_release(), or in a sched_switch program from Linux 7.1 on, call scx_bpf_reenqueue_local(), and in ops.enqueue() choose another CPU. From Linux 7.0 on, the deadline server of sched_ext lets them run now and then.".to_owned()

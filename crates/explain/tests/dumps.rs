@@ -607,6 +607,162 @@ fn several_ejections_are_told_apart() {
     );
 }
 
+/// The log of a service whose scheduler is ejected again and again, as `dmesg` has it.
+fn logged(time: &str, reason: &str, message: &str) -> String {
+    format!(
+        "[{time}] sched_ext: BPF scheduler \"lavd\" disabled ({reason})\n[{time}] sched_ext: lavd: {message}\n"
+    )
+}
+
+const OF_KWORKER: &str = "kworker/6:1[109] failed to run for 32.264s";
+const OF_PYTHON: &str = "python3[209] failed to run for 33.815s";
+
+fn sentences(text: &str) -> Vec<String> {
+    let found = explain(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"));
+    found.into_iter().map(|one| one.sentence).collect()
+}
+
+#[test]
+fn each_ejection_of_a_log_is_told() {
+    let reason = "runnable task stall";
+    let (first, second) = (
+        logged("10.5", reason, OF_KWORKER),
+        logged("99.25", reason, OF_PYTHON),
+    );
+    let told = sentences(&format!("{first}{second}"));
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[0].contains("kworker/6:1[109]"), "{told:#?}");
+    assert!(told[1].contains("python3[209]"), "{told:#?}");
+    // The same words at another time; without times, two lines of the log are two ejections.
+    let again = logged("99.25", reason, OF_KWORKER);
+    assert_eq!(sentences(&format!("{first}{again}")).len(), 2);
+    let untimed = first.replace("[10.5] ", "");
+    assert_eq!(sentences(&untimed.repeat(2)).len(), 2);
+    // Neither has its message.
+    let headings: String = format!("{first}{second}")
+        .lines()
+        .step_by(2)
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert_eq!(sentences(&headings).len(), 2);
+    // A log that stands there twice, or in two forms.
+    assert_eq!(sentences(&first.repeat(2)).len(), 1);
+    let journal = first.replace("[10.5] ", "Mar 13 15:57:50 host kernel: ");
+    assert_eq!(sentences(&format!("{first}{journal}")).len(), 1);
+    // Two schedulers that fail in the same way.
+    let other = first.replace("lavd", "rusty");
+    assert_eq!(sentences(&format!("{first}{other}")).len(), 2);
+    // The loader of the second one tells it once more.
+    let loader = format!("EXIT: {reason} ({OF_PYTHON})\n");
+    assert_eq!(sentences(&format!("{first}{second}{loader}")).len(), 2);
+    assert_eq!(sentences(&format!("{first}{loader}{second}")).len(), 2);
+}
+
+#[test]
+fn a_log_that_begins_with_the_newest_line() {
+    let reverse = |text: &str| {
+        text.lines()
+            .rev()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    };
+    let stall = |time, message| logged(time, "runnable task stall", message);
+    let one = reverse(&stall("10.5", OF_KWORKER));
+    let told = sentences(&one);
+    assert!(
+        told[0].contains("kworker/6:1[109]") && told.len() == 1,
+        "{told:#?}"
+    );
+    let error = reverse(&logged("10.5", "runtime error", "invalid CPU -3"));
+    assert!(sentences(&error)[0].contains("CPU -3"), "{error}");
+    let two = stall("10.5", OF_KWORKER) + &stall("99.25", OF_PYTHON);
+    let end = "[99.5] sched_ext: BPF scheduler \"lavd\" disabled (unregistered from user space)\n";
+    let told = sentences(&reverse(&format!("{two}{end}")));
+    assert_eq!(told.len(), 3, "{told:#?}");
+    // In the order in which they happened.
+    assert!(told[0].contains("kworker/6:1[109]"), "{told:#?}");
+    assert!(told[1].contains("python3[209]"), "{told:#?}");
+    // The beginning of a log that is not reversed may be lost.
+    let (_, cut) = two.split_once('\n').unwrap();
+    let told = sentences(cut);
+    assert!(
+        told.len() == 1 && told[0].contains("python3[209]"),
+        "{told:#?}"
+    );
+}
+
+/// Whether a sentence has a place where words are missing.
+fn has_hole(sentence: &str) -> bool {
+    let holes = [": .", ":.", "  ", " ,", " .", "\"\""];
+    !sentence.ends_with('.') || holes.iter().any(|hole| sentence.contains(hole))
+}
+
+/// Logs that were cut or changed, and whose lines are lost or mixed: whatever is told is a sentence.
+#[test]
+fn no_sentence_of_a_damaged_text_lacks_its_object() {
+    let mut state = 31_u64;
+    let mut random = |bound: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    let victim = |dsq, ops_state| Task {
+        dsq,
+        ops_state,
+        ..TASK
+    };
+    let (local, queued) = (victim("0x8000000000000002", 0), victim("(n/a)", 2));
+    let mut told = 0;
+    for round in 0..2_000 {
+        let cpus = match round % 3 {
+            0 => vec![cpu(1, "hog[9]", "rt", std::slice::from_ref(&local))],
+            1 => vec![busy(0, std::slice::from_ref(&queued)), busy(1, &[])],
+            _ => vec![
+                busy(0, &[victim("0x10", 0)]),
+                cpu(2, "swapper/2[0]", "idle", &[]),
+            ],
+        };
+        let log = logged("10.5", "runnable task stall", MESSAGE).replace("lavd", "mine");
+        let text = match round % 4 {
+            0 => log,
+            1 => log + &logged("11.5", "scx_bpf_error", "x.bpf.c:3: no memory"),
+            _ => log + &stall(ALL[round % 3], &cpus),
+        };
+        let mut lines: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
+        for _ in 0..=random(6) {
+            let at = random(lines.len());
+            match random(4) {
+                0 if lines.len() > 1 => drop(lines.remove(at)),
+                1 => {
+                    let other = random(lines.len());
+                    lines.swap(at, other);
+                }
+                2 if !lines[at].is_empty() => {
+                    let byte = random(lines[at].len());
+                    lines[at][byte] = [b'x', b'0', b'-', b'[', 0, 0xff][random(6)];
+                }
+                3 => {
+                    let kept = random(lines[at].len() + 1);
+                    lines[at].truncate(kept);
+                }
+                _ => {}
+            }
+        }
+        let damaged = lines.join(&b'\n');
+        for one in explain(&damaged).unwrap_or_default() {
+            told += 1;
+            assert!(
+                !has_hole(&one.sentence),
+                "{}\n{}",
+                one.sentence,
+                String::from_utf8_lossy(&damaged)
+            );
+        }
+    }
+    assert!(told > 1_000, "{told}");
+}
+
 #[test]
 fn a_message_that_somebody_quotes() {
     let found = one("it says: non-existent DSQ 0x7 for sh[3]");

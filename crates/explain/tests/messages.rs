@@ -286,6 +286,59 @@ fn names_and_numbers_come_into_the_sentence() {
     );
 }
 
+/// The texts of `lab_lock_failed()` (include/lab/lock.h), as a real kernel passes them on.
+#[test]
+fn a_lock_of_the_schedulers_is_named_with_holder_and_line() {
+    let of = |message: &str| {
+        let text = format!("EXIT: scx_bpf_error ({message})\n");
+        let found = explain(text.as_bytes()).unwrap().remove(0);
+        (found.culprit, found.sentence, found.line)
+    };
+    let line = Some("/tmp/x.bpf.c:19".to_owned());
+    assert_eq!(
+        of(
+            "/tmp/x.bpf.c:19: lock &lock_a: CPU 1 waits for itself: it took the lock at /tmp/x.bpf.c:17 0 ms ago and has not released it: release it on every path from there"
+        ),
+        (
+            Culprit::LockHeld,
+            "CPU 1 waits at /tmp/x.bpf.c:19 for the lock `lock_a`, which it holds itself: it took it at /tmp/x.bpf.c:17 and did not release it.".to_owned(),
+            line.clone()
+        )
+    );
+    assert_eq!(
+        of(
+            "/tmp/x.bpf.c:19: lock &rq->lock: CPU 1 waits in vain for CPU 0, which took it at /tmp/x.bpf.c:17 4000 ms ago and has not released it: release it on every path from there"
+        ),
+        (
+            Culprit::LockHeld,
+            "CPU 1 waits at /tmp/x.bpf.c:19 for the lock `rq->lock`, which CPU 0 took at /tmp/x.bpf.c:17 and did not release.".to_owned(),
+            line.clone()
+        )
+    );
+    assert_eq!(
+        of(
+            "/tmp/x.bpf.c:19: lock &lock_a: CPU 1 waits in vain for CPU 0, which took it at /tmp/x.bpf.c:17 4000 ms ago and waits for lock &lock_b at /tmp/x.bpf.c:18: take both in one order, or the second by lab_trylock()"
+        ),
+        (
+            Culprit::LockHeld,
+            "CPU 1 waits at /tmp/x.bpf.c:19 for the lock `lock_a`, which CPU 0 took at /tmp/x.bpf.c:17 and holds while it waits for the lock `lock_b` at /tmp/x.bpf.c:18.".to_owned(),
+            line.clone()
+        )
+    );
+    assert_eq!(
+        of(
+            "/tmp/x.bpf.c:19: lock &lock_a: not given to CPU 1 in time, though nobody has taken it: more CPUs wait than can run"
+        ),
+        (
+            Culprit::LockNotGiven,
+            "CPU 1 waited at /tmp/x.bpf.c:19 for the lock `lock_a` and did not get it in time, though nobody had taken it.".to_owned(),
+            line
+        )
+    );
+    // A scheduler's own words about a lock are its own.
+    assert_eq!(of("x.bpf.c:19: lock 3: given up").0, Culprit::PolicyError);
+}
+
 /// A message of no known kernel is reported as it is, and as unknown.
 #[test]
 fn an_unknown_message_is_told() {

@@ -124,11 +124,16 @@ impl Scheduler {
     /// One line that says what is wrong and what to write.
     pub fn parse_list(text: &str) -> Result<Vec<Scheduler>, String> {
         let mut schedulers: Vec<Scheduler> = Vec::new();
-        for part in parts(text) {
+        for Part {
+            text: part,
+            is_path,
+        } in parts(text)
+        {
             let part = part.as_str();
             let equals = part.find('=');
             let colon = part.find(':');
-            let is_option = equals.is_some_and(|equals| colon.is_none_or(|colon| equals < colon));
+            let is_option =
+                !is_path && equals.is_some_and(|equals| colon.is_none_or(|colon| equals < colon));
             if !is_option {
                 if part.trim().is_empty() {
                     return Err(format!(
@@ -160,8 +165,15 @@ impl Scheduler {
     }
 }
 
+/// What stands between commas.
+struct Part {
+    text: String,
+    /// It begins with the path of a file that exists: a `=` before its end is of the path.
+    is_path: bool,
+}
+
 /// Returns the parts between commas, except commas inside paths.
-fn parts(text: &str) -> Vec<String> {
+fn parts(text: &str) -> Vec<Part> {
     let mut parts: Vec<String> = vec![String::new()];
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -172,20 +184,34 @@ fn parts(text: &str) -> Vec<String> {
             letter => part.push(letter),
         }
     }
-    let mut joined: Vec<String> = Vec::new();
+    let mut joined: Vec<Part> = Vec::new();
     let mut from = 0;
     while from < parts.len() {
         // The longest run of parts that is a file; most parts are not files.
-        let files = (from + 2..=parts.len()).rev();
-        let is_file = |to: &usize| {
-            let path = parts[from..*to].join(",");
-            path.ends_with(".c") && Path::new(path.trim()).is_file()
-        };
-        let to = files.take(MOST_PARTS).find(is_file).unwrap_or(from + 1);
-        joined.push(parts[from..to].join(","));
+        let ends = (from + 1..=parts.len()).rev();
+        let ends = ends.skip((parts.len() - from).saturating_sub(MOST_PARTS));
+        let path_to = ends.into_iter().find(|&to| {
+            let before = parts[from..to - 1].iter().map(|part| format!("{part},"));
+            begins_with_file(&before.collect::<String>(), &parts[to - 1])
+        });
+        let to = path_to.unwrap_or(from + 1);
+        joined.push(Part {
+            text: parts[from..to].join(","),
+            is_path: path_to.is_some(),
+        });
         from = to;
     }
     joined
+}
+
+/// Returns whether `before`, and `last` up to its end or to a `:` with options behind it, are the path of a file.
+fn begins_with_file(before: &str, last: &str) -> bool {
+    let ends = last.match_indices(':').map(|(colon, _)| colon);
+    ends.chain([last.len()]).any(|end| {
+        let path = &last[..end];
+        let is_source = path.ends_with(".c") || path.ends_with(".o");
+        is_source && Path::new(format!("{before}{path}").trim()).is_file()
+    })
 }
 
 /// So many places are looked for a file whose path has commas.
@@ -261,6 +287,21 @@ mod tests {
             list(&format!("d,{path},c")),
             pairs(&[("d", ""), (path, ""), ("c", "")])
         );
+        assert_eq!(
+            list(&format!("{path}:x=1,y=2,d:z=3,{path}:flag")),
+            pairs(&[(path, "x=1,y=2"), ("d", "z=3"), (path, "flag=true")])
+        );
+        // A `=` is no less a part of a path.
+        std::fs::create_dir(folder.path().join("e=f,g")).unwrap();
+        for name in ["e=f,g/h=1.bpf.c", "h=1.bpf.o"] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            let path = path.to_str().unwrap();
+            assert_eq!(
+                list(&format!("{path},d,{path}:x=1,y=2")),
+                pairs(&[(path, ""), ("d", ""), (path, "x=1,y=2")])
+            );
+        }
     }
 
     #[test]
