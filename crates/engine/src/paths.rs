@@ -23,6 +23,7 @@ pub(crate) mod pi;
 pub(crate) mod prefetch;
 pub(crate) mod rt;
 pub(crate) mod sched;
+pub(crate) mod shared;
 pub(crate) mod starter;
 pub(crate) mod syscall;
 pub(crate) mod wake;

@@ -13,6 +13,7 @@ pub mod layout;
 pub mod profile;
 pub mod provenance;
 mod shape;
+pub mod shared;
 pub mod topology;
 
 pub use address::TaskAddresses;
@@ -22,4 +23,5 @@ pub use file::{CACHE_BYTES_MAX, Change};
 pub use layout::Layout;
 pub use profile::{CAPACITY_SCALE, Calibration, CoreKind, LockKind, Machine, ProfileError, Timers};
 pub use provenance::{Provenance, SourceKind};
+pub use shared::{KernelPath, Scope, SharedObject};
 pub use topology::{Cpu, Numbering, Topology};

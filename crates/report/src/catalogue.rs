@@ -399,7 +399,7 @@ pub const REAL_ENTRIES: &[Entry] = &[
 ];
 
 /// Prefixes of lock measures.
-pub const LOCK_PREFIXES: [&str; 8] = [
+pub const LOCK_PREFIXES: [&str; 9] = [
     "lock.runqueue",
     "lock.runqueue.schedule",
     "lock.runqueue.wakeup",
@@ -408,6 +408,7 @@ pub const LOCK_PREFIXES: [&str; 8] = [
     "lock.rq.schedule",
     "lock.rq.wakeup",
     "lock.rq.other",
+    "lock.shared",
 ];
 
 /// Prefixes of the cache measures by the contents of the line: the measures of `cache.task` exist for each.

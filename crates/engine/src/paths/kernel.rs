@@ -34,6 +34,7 @@ use crate::state::lock::Locks;
 use crate::state::object::Object;
 use crate::state::online::Online;
 use crate::state::population::Population;
+use crate::state::shared::SharedObjects;
 use crate::state::task::{Identity, Task, TaskState, TaskTable};
 
 /// Streams of randomness of a run besides the tasks' streams, which are numbered from 0.
@@ -108,6 +109,8 @@ pub(crate) struct Kernel<P, R> {
     pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
     /// The big lock, once it has been taken, if the profile has one.
     pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
+    /// What calls of tasks share.
+    pub shared_objects: SharedObjects,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
     pub address_spaces: RefCell<Vec<(u32, u32)>>,
@@ -248,6 +251,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             locks: Locks::default(),
             policy_locks: RefCell::new(Vec::new()),
             big_kernel_lock: Cell::new(None),
+            shared_objects: SharedObjects::new(&machine),
             idle: RefCell::new(IdleMasks::new(&machine)),
             objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
             address_spaces: RefCell::new(Vec::new()),

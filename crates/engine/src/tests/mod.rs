@@ -16,6 +16,7 @@ mod lifecycle;
 mod locks;
 mod memory;
 mod queues;
+mod shared;
 mod slices;
 mod start;
 mod timers;
