@@ -1,6 +1,7 @@
 //! The kernel's paths: what is done with the state, in functions that have the names of Linux's.
 
 pub(crate) mod asym;
+pub(crate) mod background;
 pub(crate) mod balance;
 pub(crate) mod check;
 pub(crate) mod cost;

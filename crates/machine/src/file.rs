@@ -20,7 +20,10 @@ use crate::profile::{
     Calibration, CoreKind, Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout, Timers,
 };
 use crate::shape::{TopologyFile, topology};
-use crate::{Machine, ProfileError, Provenance, SharedObject, SourceKind, cores, shared};
+use crate::{
+    Background, Machine, ProfileError, Provenance, SharedObject, SourceKind, background, cores,
+    shared,
+};
 
 /// Keys that are about the profile and not of the machine.
 const UNSOURCED: [&str; 4] = ["name", "summary", "calibrated_on", "tuning_candidates"];
@@ -35,7 +38,7 @@ const REFILL_MAX: u64 = 1_000_000;
 pub(crate) const HOLD_NS_MAX: u64 = 1_000_000_000;
 
 /// Tables with a section for each name.
-const NAMED: [&str; 2] = ["core_kinds", "shared"];
+const NAMED: [&str; 3] = ["core_kinds", "shared", "background"];
 
 /// The largest cache that is modelled.
 pub const CACHE_BYTES_MAX: u64 = 512 << 20;
@@ -67,6 +70,8 @@ struct ProfileFile {
     interference: Interference,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     shared: BTreeMap<String, SharedObject>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    background: BTreeMap<String, Background>,
 }
 
 /// A number to put into a profile, and where it is from.
@@ -256,13 +261,15 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         policy: file.policy,
         interference: file.interference,
         shared: file.shared,
+        background: file.background,
         provenance: sourced.iter().map(|one| one.provenance.clone()).collect(),
     };
     let mut complaints = complaints(&machine)
         .into_iter()
         .map(|(field, message)| (field.to_owned(), message))
         .chain(cores::complaint(&machine.core_kinds, &machine))
-        .chain(shared::complaint(&machine.shared));
+        .chain(shared::complaint(&machine.shared))
+        .chain(background::complaint(&machine.background));
     if let Some((field, message)) = complaints.next() {
         return Err(Fault::new(
             span_of(&sourced, &field, &whole),
@@ -560,6 +567,7 @@ impl From<&Machine> for ProfileFile {
             policy: machine.policy,
             interference: machine.interference,
             shared: machine.shared,
+            background: machine.background,
         }
     }
 }

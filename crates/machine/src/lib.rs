@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod background;
 mod builtin;
 pub mod bus;
 pub mod cache;
@@ -17,6 +18,7 @@ pub mod shared;
 pub mod topology;
 
 pub use address::TaskAddresses;
+pub use background::Background;
 pub use cache::{CacheIx, CacheModel, CacheStats, LineRef};
 pub use cores::CoreTraits;
 pub use file::{CACHE_BYTES_MAX, Change};

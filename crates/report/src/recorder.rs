@@ -390,7 +390,7 @@ impl MetricsRecorder {
             ("lock.rq", self.sources.kernel_locks, &[LockClass::KernelRq]),
             (
                 "lock.shared",
-                self.sources.kernel_locks && self.locks.iter().any(shares),
+                self.locks.iter().any(shares),
                 &[LockClass::Shared],
             ),
         ];

@@ -22,7 +22,7 @@ use crate::contract::scenario::{
     HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
 };
 use crate::contract::version::KernelVersion;
-use crate::paths::starter;
+use crate::paths::{background, starter};
 use crate::state::costs::Costs;
 use crate::state::cpu::{Cpu, Wait};
 use crate::state::domains::Domains;
@@ -41,6 +41,8 @@ use crate::state::task::{Identity, Task, TaskState, TaskTable};
 const STREAM_LOCKS: u32 = u32::MAX;
 const STREAM_POLICY: u32 = u32::MAX - 1;
 const STREAM_STARTER: u32 = u32::MAX - 2;
+/// The first one of the machine's background; others have the numbers below it.
+const STREAM_BACKGROUND: u32 = u32::MAX - 3;
 
 /// How long after the end of a run ops that are under way may take to return. An op of this length
 /// would have had the kernel complain about a CPU that does not schedule.
@@ -282,6 +284,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let duration = workload.duration;
         kernel.admit(workload);
+        kernel.admit_background();
         let end = duration.unwrap_or(kernel.limits.simulated);
         kernel.set_timer(Timer::End, CpuId(0), end.ns());
         if let Some(first) = kernel.hotplug.borrow().as_slice().first() {
@@ -333,6 +336,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let task = self.new_task(spec, None, cpu, self.population.start_first());
             self.set_task_timer(Timer::Task(task.id), cpu, start);
         }
+    }
+
+    /// Makes the tasks that run on the machine beside any workload. Each wakes for the first time within its period.
+    fn admit_background(&self) {
+        let specs = background::specs(&self.machine);
+        for (number, (spec, cpu)) in (0..).zip(specs) {
+            let start = spec.start.ns();
+            let task = self.new_task(spec, None, cpu, STREAM_BACKGROUND - number);
+            self.population.add_daemon();
+            self.set_task_timer(Timer::Task(task.id), cpu, start);
+        }
+    }
+
+    /// Whether no task of the machine's background is on its way to a CPU or from it: such a task has no timer while it
+    /// can run.
+    fn is_quiet(&self) -> bool {
+        let waits = |c: &Cpu| c.wait.get() == Wait::Idle && !c.has_irq();
+        !self.population.has_daemons() || self.cpus.iter().all(waits)
     }
 
     /// Makes the main thread, which is there when the policy is loaded, and forks `tasks`.
@@ -441,7 +462,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if let Some(cpu) = cpu {
                     self.resume(&mut fibers, cpu);
                 }
-                if self.population.is_at_rest() {
+                if self.population.is_at_rest() && self.is_quiet() {
                     self.check_deadlock();
                 }
             }
