@@ -1,6 +1,7 @@
 //! The kernel's paths: what is done with the state, in functions that have the names of Linux's.
 
 pub(crate) mod asym;
+pub(crate) mod background;
 pub(crate) mod balance;
 pub(crate) mod check;
 pub(crate) mod cost;
@@ -23,6 +24,7 @@ pub(crate) mod pi;
 pub(crate) mod prefetch;
 pub(crate) mod rt;
 pub(crate) mod sched;
+pub(crate) mod shared;
 pub(crate) mod starter;
 pub(crate) mod syscall;
 pub(crate) mod wake;

@@ -16,6 +16,7 @@ pub(crate) mod online;
 pub(crate) mod pi;
 pub(crate) mod population;
 pub(crate) mod rt;
+pub(crate) mod shared;
 pub(crate) mod sorted;
 pub(crate) mod task;
 pub(crate) mod utilisation;

@@ -9,7 +9,9 @@ use std::task::{Context as PollContext, Poll, Waker};
 
 use schedlab_machine::Machine;
 use schedlab_trace::check::{Checkers, Start};
-use schedlab_trace::{CpuId, CpuSet, Duration, Event, Instant, Listener, TaskId, TaskMeta};
+use schedlab_trace::{
+    CpuId, CpuSet, Duration, Event, Instant, Listener, LockClass, LockId, TaskId, TaskMeta,
+};
 use schedlab_workload::{
     Action, Behaviour, Context, ObjectSpec, SchedClass, Score, ScoreRule, TaskSpec, Workload,
 };
@@ -421,11 +423,19 @@ pub(crate) fn scenario_of(machine: Machine, workload: Workload) -> Scenario {
 pub(crate) struct Events {
     pub events: Vec<(u64, u32, Event)>,
     pub affinities: Vec<(TaskId, CpuSet)>,
+    /// Objects that calls of tasks share.
+    pub shared_locks: Vec<LockId>,
 }
 
 impl Listener for Events {
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         self.affinities.push((task, meta.affinity.clone()));
+    }
+
+    fn define_lock(&mut self, lock: LockId, _: &str, class: LockClass) {
+        if class == LockClass::Shared {
+            self.shared_locks.push(lock);
+        }
     }
 
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {

@@ -70,6 +70,7 @@ pub(crate) const DETAILS: &[&str] = &[
     "kernel_rq",
     "other_lock",  // what it protects
     "idle_policy", // the class of a task
+    "shared",      // what a lock protects
 ];
 
 fn detail(word: &str) -> Option<u8> {
@@ -101,11 +102,12 @@ const PATHS: [(LockPath, &str); 3] = [
     (LockPath::Wakeup, "wakeup"),
     (LockPath::Other, "other"),
 ];
-const CLASSES: [(LockClass, &str); 4] = [
+const CLASSES: [(LockClass, &str); 5] = [
     (LockClass::RunQueue, "run_queue"),
     (LockClass::Dsq, "dsq"),
     (LockClass::KernelRq, "kernel_rq"),
     (LockClass::Other, "other_lock"),
+    (LockClass::Shared, "shared"),
 ];
 
 fn word_of<T: PartialEq>(words: &[(T, &str)], value: &T) -> Option<u8> {

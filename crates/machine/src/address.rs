@@ -91,8 +91,13 @@ impl Structure {
 /// meet in one set.
 const RUNQUEUE_STRIDE: u64 = 4_096 + 64;
 
+/// Objects that calls of tasks share ([`crate::shared`]): the upper half of [`LOCKS`], with as many locks below.
+pub const SHARED: u64 = LOCKS + (ARENA - LOCKS) / 2;
+/// The end of those objects. The last place is that of a lock, as [`kernel_lock`] counts.
+pub const SHARED_END: u64 = ARENA - ALONE;
+
 /// A dispatch queue or a lock has a line (of the longest kind, 128 bytes) to itself.
-const ALONE: u64 = 128;
+pub const ALONE: u64 = 128;
 
 /// Returns the run queue of `cpu`; its lock is the first word.
 pub fn runqueue(cpu: CpuId) -> u64 {

@@ -12,8 +12,13 @@ impl Machine {
         BUILTIN.iter().map(|&(name, _)| name)
     }
 
-    /// Returns the built-in profile of that name.
+    /// Returns the built-in profile of that name; `NAME:quiet` is the same without the tasks that run beside any workload.
     pub fn builtin(name: &str) -> Result<Machine, ProfileError> {
+        if let Some(base) = name.strip_suffix(":quiet") {
+            let mut machine = Machine::builtin(base)?;
+            machine.background.clear();
+            return Ok(machine);
+        }
         match BUILTIN.iter().find(|&&(known, _)| known == name) {
             Some((name, text)) => Machine::from_toml(&format!("machines/{name}.toml"), text),
             None => Err(ProfileError::Unknown {

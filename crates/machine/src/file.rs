@@ -20,7 +20,10 @@ use crate::profile::{
     Calibration, CoreKind, Interference, Locks, Memory, Paths, Policy, SchedExt, TaskLayout, Timers,
 };
 use crate::shape::{TopologyFile, topology};
-use crate::{Machine, ProfileError, Provenance, SourceKind, cores};
+use crate::{
+    Background, Machine, ProfileError, Provenance, SharedObject, SourceKind, background, cores,
+    shared,
+};
 
 /// Keys that are about the profile and not of the machine.
 const UNSOURCED: [&str; 4] = ["name", "summary", "calibrated_on", "tuning_candidates"];
@@ -30,6 +33,12 @@ const VALUE_MAX: u64 = 1_000_000_000_000;
 
 /// Refilling a KiB takes no longer than this many nanoseconds: it is multiplied by whole caches.
 const REFILL_MAX: u64 = 1_000_000;
+
+/// A call holds a lock of the kernel for at most this many nanoseconds.
+pub(crate) const HOLD_NS_MAX: u64 = 1_000_000_000;
+
+/// Tables with a section for each name.
+const NAMED: [&str; 3] = ["core_kinds", "shared", "background"];
 
 /// The largest cache that is modelled.
 pub const CACHE_BYTES_MAX: u64 = 512 << 20;
@@ -59,6 +68,10 @@ struct ProfileFile {
     sched_ext: SchedExt,
     policy: Policy,
     interference: Interference,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    shared: BTreeMap<String, SharedObject>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    background: BTreeMap<String, Background>,
 }
 
 /// A number to put into a profile, and where it is from.
@@ -158,10 +171,10 @@ impl Machine {
         let mut sections = String::new();
         for (key, value) in &table {
             match value {
-                toml::Value::Table(kinds) if key == "core_kinds" => {
-                    for (name, kind) in kinds {
-                        let kind = kind.as_table().expect("a kind of core is a table");
-                        self.write_section(&mut sections, &format!("{key}.{name}"), kind, changes);
+                toml::Value::Table(named) if NAMED.contains(&key.as_str()) => {
+                    for (name, one) in named {
+                        let one = one.as_table().expect("each of them is a table");
+                        self.write_section(&mut sections, &format!("{key}.{name}"), one, changes);
                     }
                 }
                 toml::Value::Table(section) => {
@@ -220,8 +233,8 @@ fn parse(text: &str) -> Result<Machine, Fault> {
     let mut sourced = Vec::new();
     for (key, value) in root.get_mut().iter_mut() {
         if !UNSOURCED.contains(&key.get_ref().as_ref()) {
-            // Each kind of core has a section of its own.
-            let levels = if key.get_ref() == "core_kinds" { 2 } else { 1 };
+            let is_named = NAMED.contains(&key.get_ref().as_ref());
+            let levels = if is_named { 2 } else { 1 };
             take_sources(key.get_ref(), value, levels, &mut sourced)?;
         }
     }
@@ -247,12 +260,16 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         sched_ext: file.sched_ext,
         policy: file.policy,
         interference: file.interference,
+        shared: file.shared,
+        background: file.background,
         provenance: sourced.iter().map(|one| one.provenance.clone()).collect(),
     };
     let mut complaints = complaints(&machine)
         .into_iter()
         .map(|(field, message)| (field.to_owned(), message))
-        .chain(cores::complaint(&machine.core_kinds, &machine));
+        .chain(cores::complaint(&machine.core_kinds, &machine))
+        .chain(shared::complaint(&machine.shared))
+        .chain(background::complaint(&machine.background));
     if let Some((field, message)) = complaints.next() {
         return Err(Fault::new(
             span_of(&sourced, &field, &whole),
@@ -377,15 +394,16 @@ fn shown(path: &str, value: &Spanned<DeValue<'_>>) -> Result<String, Fault> {
     }
 }
 
-/// A list as text: a short one of numbers whole.
+/// A list as text: a short one of numbers or words whole, as TOML.
 fn list_shown(list: &[Spanned<DeValue<'_>>]) -> String {
-    let number = |one: &Spanned<DeValue<'_>>| match one.get_ref() {
+    let shown = |one: &Spanned<DeValue<'_>>| match one.get_ref() {
         DeValue::Integer(number) => Some(number.as_str().replace('_', "")),
+        DeValue::String(word) => Some(format!("{word:?}")),
         _ => None,
     };
-    let numbers: Option<Vec<String>> = list.iter().map(number).collect();
-    match numbers {
-        Some(numbers) if numbers.len() <= 16 => format!("[{}]", numbers.join(", ")),
+    let all: Option<Vec<String>> = list.iter().map(shown).collect();
+    match all {
+        Some(all) if all.len() <= 16 => format!("[{}]", all.join(", ")),
         _ => format!("{} entries", list.len()),
     }
 }
@@ -548,6 +566,8 @@ impl From<&Machine> for ProfileFile {
             sched_ext: machine.sched_ext,
             policy: machine.policy,
             interference: machine.interference,
+            shared: machine.shared,
+            background: machine.background,
         }
     }
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod background;
 mod builtin;
 pub mod bus;
 pub mod cache;
@@ -13,13 +14,16 @@ pub mod layout;
 pub mod profile;
 pub mod provenance;
 mod shape;
+pub mod shared;
 pub mod topology;
 
 pub use address::TaskAddresses;
+pub use background::Background;
 pub use cache::{CacheIx, CacheModel, CacheStats, LineRef};
 pub use cores::CoreTraits;
 pub use file::{CACHE_BYTES_MAX, Change};
 pub use layout::Layout;
 pub use profile::{CAPACITY_SCALE, Calibration, CoreKind, LockKind, Machine, ProfileError, Timers};
 pub use provenance::{Provenance, SourceKind};
+pub use shared::{KernelPath, Scope, SharedObject};
 pub use topology::{Cpu, Numbering, Topology};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use schedlab_trace::{counted, nearest_of};
 
-use crate::{Layout, Provenance, Topology};
+use crate::{Background, Layout, Provenance, SharedObject, Topology};
 
 /// How the machine's kernel waits for a contended lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
@@ -275,6 +275,10 @@ pub struct Machine {
     pub policy: Policy,
     /// Applications among each other.
     pub interference: Interference,
+    /// Objects of the kernel that calls of tasks share, by name; a call uses them in the order of the names.
+    pub shared: BTreeMap<String, SharedObject>,
+    /// Tasks that run beside any workload, by name.
+    pub background: BTreeMap<String, Background>,
     /// Where each number is from, in the order of the file.
     pub(crate) provenance: Vec<Provenance>,
 }

@@ -100,6 +100,33 @@ A field that is left out is that of the machine: capacity 1024, `memory.cache_by
 capacity of their core, in system calls too; interrupts and the scheduler's own paths take what `paths` says on every core. Policies
 get the capacity from `scx_bpf_cpuperf_cap()`, and `-s kernel` places tasks by it. Frequencies are fixed.
 
+### Write the objects that calls share
+
+A section `[shared.NAME]` is an object of the kernel that calls of several CPUs use at once
+([ADR 11](adr/0011-shared-kernel-objects.md)). A call uses its objects in the order of their names; their time comes on top of the
+call's time in `paths`.
+
+| field | meaning |
+|---|---|
+| `paths` | the calls that use it: `send`, `receive`, `pipe-write`, `pipe-read`, `futex`, `fork`, `exit` |
+| `scope` | which calls use the same one: all of the `machine`, those of a `process`, those about an `object` (a socket, pipe or futex), the write and the read of a `message` |
+| `hold_ns` | how long its spin lock is held, besides accesses; without it, there is no lock. Of messages: the lock of the list of free buffers |
+| `atomics` | atomic operations on its first line, besides the lock's |
+| `lines` | further lines that a call writes; of messages, those besides the data |
+| `per_cpu` | of messages: free buffers that a CPU keeps; 64 without it |
+| `buckets` | of objects: so many locks, which they share by their number, as in a hash table |
+
+### Write the background
+
+A section `[background.NAME]` is a task that runs beside any workload: a kernel thread, a daemon. `-m MACHINE:quiet` leaves them out.
+
+| field | meaning |
+|---|---|
+| `period_us` | mean time from one wakeup to the next; each is drawn from half of it to one and a half of it |
+| `run_us` | CPU time of each wakeup |
+| `per_cpu` | whether each CPU has one that is bound to it |
+| `static_prio` | its nice level and 20; 20 without it |
+
 ### An example
 
 A machine with two fast cores of two hardware threads, which share 8 MB of cache, and two slow ones with 2 MB:

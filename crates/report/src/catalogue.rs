@@ -21,7 +21,7 @@ const fn entry(name: &'static str, unit: &'static str, meaning: &'static str) ->
 
 /// Every measure of a simulation, in the order of results; most exist in a real kernel, too. Those of `lock.runqueue` exist also as `lock.rq.…` (the
 /// kernel's per-CPU runqueue locks) and split by the path that took the lock, for example
-/// `lock.runqueue.schedule.hold_ns_mean` ([`LOCK_PREFIXES`]).
+/// `lock.runqueue.schedule.hold_ns_mean`, and as `lock.shared.…` (objects of the kernel that calls share) ([`LOCK_PREFIXES`]).
 pub const ENTRIES: &[Entry] = &[
     entry(
         "score",
@@ -399,7 +399,7 @@ pub const REAL_ENTRIES: &[Entry] = &[
 ];
 
 /// Prefixes of lock measures.
-pub const LOCK_PREFIXES: [&str; 8] = [
+pub const LOCK_PREFIXES: [&str; 9] = [
     "lock.runqueue",
     "lock.runqueue.schedule",
     "lock.runqueue.wakeup",
@@ -408,6 +408,7 @@ pub const LOCK_PREFIXES: [&str; 8] = [
     "lock.rq.schedule",
     "lock.rq.wakeup",
     "lock.rq.other",
+    "lock.shared",
 ];
 
 /// Prefixes of the cache measures by the contents of the line: the measures of `cache.task` exist for each.

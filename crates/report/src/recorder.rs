@@ -380,13 +380,19 @@ impl MetricsRecorder {
     }
 
     fn lock_measures(&self, measures: &mut Measures) {
-        let groups: [(&str, bool, &[LockClass]); 2] = [
+        let shares = |lock: &Lock| lock.class.get() == LockClass::Shared;
+        let groups: [(&str, bool, &[LockClass]); 3] = [
             (
                 "lock.runqueue",
                 self.sources.policy_locks,
                 &[LockClass::RunQueue, LockClass::Dsq],
             ),
             ("lock.rq", self.sources.kernel_locks, &[LockClass::KernelRq]),
+            (
+                "lock.shared",
+                self.locks.iter().any(shares),
+                &[LockClass::Shared],
+            ),
         ];
         for (name, shown, classes) in groups {
             if !shown {
@@ -406,7 +412,8 @@ impl MetricsRecorder {
             }
             all.measures(name, measures);
             for (stats, (_, path)) in by_path.iter().zip(PATHS) {
-                if stats.acquisitions.get() + stats.try_failed.get() > 0 {
+                // Calls of tasks alone take what they share.
+                if name != "lock.shared" && stats.acquisitions.get() + stats.try_failed.get() > 0 {
                     stats.measures(&format!("{name}.{path}"), measures);
                 }
             }

@@ -284,10 +284,14 @@ fn schedule_and_queue_lengths() {
 fn locks_by_class_and_by_path() {
     let recorder = recorder(Sources::ALL);
     let (queue, dsq, rq, other) = (LockId(0), LockId(1), LockId(2), LockId(3));
+    let device = LockId(4);
     recorder.define_lock(queue, "queue", LockClass::RunQueue);
     recorder.define_lock(dsq, "dsq", LockClass::Dsq);
     recorder.define_lock(rq, "rq0", LockClass::KernelRq);
     recorder.define_lock(other, "other", LockClass::Other);
+    let measures = recorder.measures(None);
+    assert_eq!(measures.get("lock.shared.acquisitions"), None);
+    recorder.define_lock(device, "device", LockClass::Shared);
     let acquired = |lock, path, waited, contended, trylock| Event::LockAcquired {
         lock,
         path,
@@ -337,6 +341,8 @@ fn locks_by_class_and_by_path() {
                     path: Wakeup,
                 },
             ),
+            (290, 1, acquired(device, LockPath::Other, 30, true, false)),
+            (296, 1, released(device, 6)),
             (300, 0, Event::End),
         ],
     );
@@ -367,12 +373,17 @@ fn locks_by_class_and_by_path() {
             ("lock.rq.hold_ns_mean", 3.0),
             ("lock.rq.wait_ns_max", 7.0),
             ("lock.rq.other.acquisitions", 1.0),
+            ("lock.shared.acquisitions", 1.0),
+            ("lock.shared.contention_pct", 100.0),
+            ("lock.shared.wait_ns_mean", 30.0),
+            ("lock.shared.hold_ns_mean", 6.0),
         ],
     );
     let measures = recorder.measures(None);
     assert_eq!(measures.get("lock.runqueue.other.acquisitions"), None);
     assert_eq!(measures.get("lock.runqueue.schedule.wait_ns_mean"), None);
     assert_eq!(measures.get("lock.rq.try_failed"), None);
+    assert_eq!(measures.get("lock.shared.other.acquisitions"), None);
 }
 
 #[test]

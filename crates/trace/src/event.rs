@@ -61,6 +61,8 @@ pub enum LockClass {
     KernelRq,
     /// Any other lock of a policy.
     Other,
+    /// An object of the kernel that calls of tasks share: a socket, a device, a table of files.
+    Shared,
 }
 
 /// On whose behalf a lock was taken.

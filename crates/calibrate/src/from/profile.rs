@@ -91,8 +91,10 @@ fn copied(base: &Machine) -> Machine {
         })
         .collect();
     let quoted = |change: Change| {
-        // Words are the only values that are not numbers or truth values.
-        let is_word = change.value.parse::<u64>().is_err() && change.value.parse::<bool>().is_err();
+        // Words are the only values that are not numbers, truth values or lists.
+        let is_word = change.value.parse::<u64>().is_err()
+            && change.value.parse::<bool>().is_err()
+            && !change.value.starts_with('[');
         Change {
             value: if is_word {
                 format!("{:?}", change.value)

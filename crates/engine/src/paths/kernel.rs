@@ -22,7 +22,7 @@ use crate::contract::scenario::{
     HostFailure, Limits, NormalClass, RtMode, RunEnd, Scenario, WorkloadFailure,
 };
 use crate::contract::version::KernelVersion;
-use crate::paths::starter;
+use crate::paths::{background, starter};
 use crate::state::costs::Costs;
 use crate::state::cpu::{Cpu, Wait};
 use crate::state::domains::Domains;
@@ -35,12 +35,15 @@ use crate::state::lock::Locks;
 use crate::state::object::Object;
 use crate::state::online::Online;
 use crate::state::population::Population;
+use crate::state::shared::SharedObjects;
 use crate::state::task::{Identity, Task, TaskState, TaskTable};
 
 /// Streams of randomness of a run besides the tasks' streams, which are numbered from 0.
 const STREAM_LOCKS: u32 = u32::MAX;
 const STREAM_POLICY: u32 = u32::MAX - 1;
 const STREAM_STARTER: u32 = u32::MAX - 2;
+/// The first one of the machine's background; others have the numbers below it.
+const STREAM_BACKGROUND: u32 = u32::MAX - 3;
 
 /// How long after the end of a run ops that are under way may take to return. An op of this length
 /// would have had the kernel complain about a CPU that does not schedule.
@@ -111,6 +114,8 @@ pub(crate) struct Kernel<P, R> {
     pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
     /// The big lock, once it has been taken, if the profile has one.
     pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
+    /// What calls of tasks share.
+    pub shared_objects: SharedObjects,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
     pub address_spaces: RefCell<Vec<(u32, u32)>>,
@@ -258,6 +263,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             locks: Locks::default(),
             policy_locks: RefCell::new(Vec::new()),
             big_kernel_lock: Cell::new(None),
+            shared_objects: SharedObjects::new(&machine),
             idle: RefCell::new(IdleMasks::new(&machine)),
             objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
             address_spaces: RefCell::new(Vec::new()),
@@ -288,6 +294,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let duration = workload.duration;
         kernel.admit(workload);
+        kernel.admit_background();
         let end = duration.unwrap_or(kernel.limits.simulated);
         kernel.set_timer(Timer::End, CpuId(0), end.ns());
         if let Some(first) = kernel.hotplug.borrow().as_slice().first() {
@@ -339,6 +346,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let task = self.new_task(spec, None, cpu, self.population.start_first());
             self.set_task_timer(Timer::Task(task.id), cpu, start);
         }
+    }
+
+    /// Makes the tasks that run on the machine beside any workload. Each wakes for the first time within its period.
+    fn admit_background(&self) {
+        let specs = background::specs(&self.machine);
+        for (number, (spec, cpu)) in (0..).zip(specs) {
+            let start = spec.start.ns();
+            let task = self.new_task(spec, None, cpu, STREAM_BACKGROUND - number);
+            self.population.add_daemon();
+            self.set_task_timer(Timer::Task(task.id), cpu, start);
+        }
+    }
+
+    /// Whether no task of the machine's background is on its way to a CPU or from it: such a task has no timer while it
+    /// can run.
+    fn is_quiet(&self) -> bool {
+        let waits = |c: &Cpu| c.wait.get() == Wait::Idle && !c.has_irq();
+        !self.population.has_daemons() || self.cpus.iter().all(waits)
     }
 
     /// Makes the main thread, which is there when the policy is loaded, and forks `tasks`.
@@ -447,7 +472,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if let Some(cpu) = cpu {
                     self.resume(&mut fibers, cpu);
                 }
-                if self.population.is_at_rest() {
+                if self.population.is_at_rest() && self.is_quiet() {
                     self.check_deadlock();
                 }
             }

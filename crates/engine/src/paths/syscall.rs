@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use schedlab_machine::{Timers, address};
+use schedlab_machine::{KernelPath, Timers, address};
 use schedlab_trace::{CpuMode, Event, Instant, LockClass, Recorder, TaskId};
 use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
 
@@ -18,6 +18,7 @@ use crate::paths::sched::Change;
 use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
 use crate::state::object::Object;
+use crate::state::shared::Buffer;
 use crate::state::task::{Class, Exec, Task, TaskState};
 
 /// How an effect ended.
@@ -60,6 +61,19 @@ pub(crate) fn action_name(action: &Action) -> &'static str {
         Action::Begin => "Begin",
         Action::Work(_) => "Work",
         Action::Exit => "Exit",
+    }
+}
+
+/// The object of a call that may enter the kernel for a futex.
+fn futex_of(action: &Action) -> Option<ObjectId> {
+    match action {
+        Action::Lock(object)
+        | Action::Unlock(object)
+        | Action::Post(object)
+        | Action::Acquire(object)
+        | Action::Signal(object)
+        | Action::Broadcast(object) => Some(*object),
+        _ => None,
     }
 }
 
@@ -141,6 +155,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if self.futex_fast_path(c, p, &action) {
                     return;
                 }
+                self.use_shared(c, p, KernelPath::Futex, futex_of(&action), 0);
                 paths.syscall_ns + paths.futex_ns
             }
             Action::Wait { condition, .. } => {
@@ -148,31 +163,37 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.wrong_object(p, "Wait", *condition);
                     return;
                 }
+                self.use_shared(c, p, KernelPath::Futex, Some(*condition), 0);
                 paths.syscall_ns + paths.futex_ns
             }
-            Action::Barrier(_) | Action::Suspend(_) | Action::Notify(_) => {
+            Action::Barrier(object) | Action::Suspend(object) | Action::Notify(object) => {
+                self.use_shared(c, p, KernelPath::Futex, Some(*object), 0);
                 paths.syscall_ns + paths.futex_ns
             }
-            Action::Write { to, .. } => {
-                paths.syscall_ns
-                    + if self.is_socket(*to) {
-                        paths.socket_send_ns
-                    } else {
-                        paths.pipe_ns
-                    }
+            Action::Write { to, bytes } => {
+                let (path, ns) = match self.is_socket(*to) {
+                    true => (KernelPath::Send, paths.socket_send_ns),
+                    false => (KernelPath::PipeWrite, paths.pipe_ns),
+                };
+                self.use_shared(c, p, path, Some(*to), *bytes);
+                paths.syscall_ns + ns
             }
             Action::Read { from, .. } => {
-                paths.syscall_ns
-                    + if self.is_socket(*from) {
-                        paths.socket_recv_ns
-                    } else {
-                        paths.pipe_ns
-                    }
+                let (path, ns) = match self.is_socket(*from) {
+                    true => (KernelPath::Receive, paths.socket_recv_ns),
+                    false => (KernelPath::PipeRead, paths.pipe_ns),
+                };
+                self.use_shared(c, p, path, Some(*from), 0);
+                paths.syscall_ns + ns
             }
-            Action::Fork(_) => paths.syscall_ns + paths.fork_ns,
+            Action::Fork(_) => {
+                self.use_shared(c, p, KernelPath::Fork, None, 0);
+                paths.syscall_ns + paths.fork_ns
+            }
             Action::Exit => {
                 p.exiting.set(true);
                 self.sync_task(p);
+                self.use_shared(c, p, KernelPath::Exit, None, 0);
                 paths.syscall_ns + paths.exit_ns
             }
             Action::Yield
@@ -701,6 +722,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             channel.used += u64::from(bytes);
             channel.messages.push_back(bytes);
+            if let Some(buffer) = p.message_buffer.take() {
+                channel.buffers.push_back(buffer);
+            }
             let room = channel.used < channel.capacity;
             let writer = if room {
                 channel.writers.pop_front()
@@ -719,7 +743,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn read(&self, c: &Cpu, p: &Task, from: ObjectId, limit: u32) -> Effect {
-        let (count, reader, writer) = {
+        let (count, socket, buffers, reader, writer) = {
             let mut objects = self.objects.borrow_mut();
             let Some(Object::Channel(channel)) = objects.get_mut(from.0 as usize) else {
                 return Effect::Wrong(from);
@@ -741,8 +765,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else {
                 None
             };
-            (count as u32, reader, channel.writers.pop_front())
+            let with_buffer = count.min(channel.buffers.len());
+            let buffers: Vec<Buffer> = channel.buffers.drain(..with_buffer).collect();
+            let writer = channel.writers.pop_front();
+            (count as u32, channel.socket, buffers, reader, writer)
         };
+        if !buffers.is_empty() {
+            let path = match socket {
+                true => KernelPath::Receive,
+                false => KernelPath::PipeRead,
+            };
+            self.empty_buffers(c, path, &buffers);
+        }
         if let Some(writer) = writer {
             self.wake(c, writer, self.channel_wake());
         }

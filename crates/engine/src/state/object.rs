@@ -6,6 +6,7 @@ use schedlab_trace::TaskId;
 use schedlab_workload::ObjectSpec;
 
 use crate::state::pi::PiMutex;
+use crate::state::shared::Buffer;
 
 /// A pipe or one direction of a socket.
 pub(crate) struct Channel {
@@ -13,6 +14,8 @@ pub(crate) struct Channel {
     pub capacity: u64,
     pub used: u64,
     pub messages: VecDeque<u32>,
+    /// Where they lie; empty if the machine does not say that they lie anywhere.
+    pub buffers: VecDeque<Buffer>,
     pub readers: VecDeque<TaskId>,
     pub writers: VecDeque<TaskId>,
     /// All tasks that have written so far.
@@ -55,6 +58,7 @@ impl Object {
                 capacity: u64::from(capacity),
                 used: 0,
                 messages: VecDeque::new(),
+                buffers: VecDeque::new(),
                 readers: VecDeque::new(),
                 writers: VecDeque::new(),
                 known_writers: Vec::new(),

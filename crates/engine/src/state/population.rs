@@ -17,6 +17,8 @@ pub(crate) struct Population {
     nr_runnable: Cell<u32>,
     /// Pending timers of tasks: sleeps and starts.
     nr_timers: Cell<u32>,
+    /// Tasks of the machine's background: a timer each while they sleep.
+    nr_daemons: Cell<u32>,
 }
 
 impl Population {
@@ -36,7 +38,16 @@ impl Population {
 
     /// How many of `nr_tasks`, those that there have been so far, are the workload's.
     pub fn of_workload(&self, nr_tasks: u32) -> u32 {
-        nr_tasks - u32::from(self.starter.get().is_some())
+        nr_tasks - u32::from(self.starter.get().is_some()) - self.nr_daemons.get()
+    }
+
+    /// The machine has one more task that runs beside any workload.
+    pub fn add_daemon(&self) {
+        self.nr_daemons.set(self.nr_daemons.get() + 1);
+    }
+
+    pub fn has_daemons(&self) -> bool {
+        self.nr_daemons.get() > 0
     }
 
     /// First tasks that have not been created yet.
@@ -96,9 +107,9 @@ impl Population {
         self.nr_timers.set(self.nr_timers.get() - 1);
     }
 
-    /// No task can run, and none is about to by the passing of time.
+    /// No task can run, and none is about to by the passing of time, those of the machine's background apart.
     #[inline(always)]
     pub fn is_at_rest(&self) -> bool {
-        self.nr_runnable.get() == 0 && self.nr_timers.get() == 0
+        self.nr_runnable.get() == 0 && self.nr_timers.get() <= self.nr_daemons.get()
     }
 }

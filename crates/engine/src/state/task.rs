@@ -242,6 +242,8 @@ pub(crate) struct Task {
     pub pi: crate::state::pi::Holder,
     /// Of each buffer that it has touched, where it lies.
     pub buffers: RefCell<Vec<crate::state::memory::Buffer>>,
+    /// Of the message that it is writing.
+    pub message_buffer: Cell<Option<crate::state::shared::Buffer>>,
     pub rng: RefCell<Rng>,
 }
 
@@ -321,6 +323,7 @@ impl Task {
             last_action_at: Cell::new(u64::MAX),
             cache_cpu: Cell::new(None),
             buffers: RefCell::new(Vec::new()),
+            message_buffer: Cell::new(None),
             behaviour: RefCell::new(Some(spec.behaviour)),
             rng: RefCell::new(rng),
         }

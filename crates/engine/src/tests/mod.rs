@@ -1,6 +1,7 @@
 //! The rules of sched_ext and of the virtual kernel, each with the smallest policy that shows it.
 
 mod attributes;
+mod background;
 mod balance;
 mod chaos;
 mod classes;
@@ -16,6 +17,7 @@ mod lifecycle;
 mod locks;
 mod memory;
 mod queues;
+mod shared;
 mod slices;
 mod start;
 mod timers;

@@ -37,7 +37,7 @@ use directory::{Directory, Holder, Line};
 use sets::{Sets, Shape};
 
 /// A line by its place in the model: who accesses the same line often need not look for it each time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LineRef(u32);
 
 /// The cache of a core, by its number.
