@@ -9,7 +9,7 @@ use crate::Advice;
 use crate::advice::Round;
 use crate::words::{
     against, best_in, explained, features, headline, interval, not_modelled, possible, round,
-    short, why,
+    short, why, wins,
 };
 
 /// Tasks of the table of waits.
@@ -63,7 +63,7 @@ fn last_round(advice: &Advice) -> Section {
             amount(one.mean, &advice.unit),
             of(format!("{:+.1} %", one.differs.percent)),
             of(interval(&one.differs)),
-            of(format!("{} of {}", one.differs.wins, one.differs.seeds)),
+            of(wins(one, " of ")),
             best_in(advice, one),
         ]
     });

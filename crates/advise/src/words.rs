@@ -430,7 +430,7 @@ pub fn text(advice: &Advice) -> String {
             amount(one.mean, unit),
             of(format!("{:+.1} %", one.differs.percent)),
             of(interval(&one.differs)),
-            of(format!("{}/{}", one.differs.wins, one.differs.seeds)),
+            of(wins(one, "/")),
             best_in(advice, one)
         );
     }
@@ -480,6 +480,14 @@ pub(crate) fn round(advice: &Advice) -> &'static str {
     match advice.round {
         Round::Last => "Last round",
         Round::Contest => "So far",
+    }
+}
+
+/// Seeds with which one is better than the reference, of all; copies of one run are no seeds.
+pub(crate) fn wins(one: &Finalist, of: &str) -> String {
+    match one.differs.seeds_same {
+        true => "-".to_owned(),
+        false => format!("{}{of}{}", one.differs.wins, one.differs.seeds),
     }
 }
 

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use schedlab_analysis::{Analysis, Verdict};
-use schedlab_search::Plan;
+use schedlab_search::{Plan, estimated};
 use schedlab_sweep::{Budget, Definition, Row};
 use support::{Noise, analysis, rows, searched, sharing};
 
@@ -200,4 +200,29 @@ fn a_budget_for_all_runs_all_and_the_verdicts_are_those_of_all() {
     let found = search(&with_budget(&whole, 5_000), &all);
     assert_eq!(found.search.as_ref().unwrap().runs, whole.runs());
     assert_eq!(verdicts(&found), verdicts(&truth));
+}
+
+/// Where the best score is 0, estimates are on the scale of the other scores.
+#[test]
+fn a_best_of_zero_has_a_scale() {
+    let whole = sharing(None, 1);
+    let misses = |of: &dyn Fn(&str) -> String| match of("slice").as_str() {
+        "infinite" => 0.0,
+        _ => 40.0,
+    };
+    let all = rows(&whole, |of, _| (misses(of), 1.0));
+    let definition = with_budget(&whole, 120);
+    let found = searched(&definition, |job| all[job as usize].clone());
+    let rows: BTreeMap<u64, Row> = found.into_iter().map(|row| (row.job, row)).collect();
+    let known = estimated(&definition, 0, &rows).unwrap();
+    let features = &definition.space.features;
+    let slice = features.iter().position(|one| one.name == "slice").unwrap();
+    let is_infinite = |choice: usize| features[slice].alternatives[choice] == "infinite";
+    for (point, score) in (0..).zip(&known.scores) {
+        let expected = match is_infinite(definition.space.choices(point)[slice]) {
+            true => 0.0,
+            false => 40.0,
+        };
+        assert!((score - expected).abs() < 10.0, "{point}: {score}");
+    }
 }

@@ -282,7 +282,7 @@ pub fn deliver_with_why(
         told.push_str(&text(results, watched, width()));
         if let Some(note) = note {
             told.push('\n');
-            fill(&mut told, "", note, 2, width());
+            fill(&mut told, "", note, 0, width());
         }
     }
     let html = why.html.as_ref().map(|path| {

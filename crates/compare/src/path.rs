@@ -478,6 +478,11 @@ impl Decomposer {
         &self.spins
     }
 
+    /// Whether modes of CPUs were told, as in a simulation.
+    pub(crate) fn has_modes(&self) -> bool {
+        self.has_modes
+    }
+
     /// Whether the end of the run was not kept.
     pub(crate) fn is_cut(&self) -> bool {
         self.kept >= STRETCHES_MAX || self.spins.len() >= SPINS_MAX

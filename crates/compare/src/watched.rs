@@ -40,7 +40,8 @@ pub struct Watched {
     pub behind: Vec<Behind>,
     /// Lengths of waits for a CPU, in ns, each with the share of waits that are longer, in percent.
     pub waits: Vec<(u64, f64)>,
-    /// The share of the time in which a CPU idles and a task waits, in percent; absent of very long runs.
+    /// The share of the time in which a CPU idles and a task waits, in percent; absent of very long runs and of
+    /// real kernels.
     pub idle_while_waiting_pct: Option<f64>,
 }
 
@@ -130,8 +131,9 @@ impl Decomposer {
                 .max_by_key(|wait| wait.to - wait.from)
                 .map(|wait| (self.name(wait.task), self.longest(wait, &lanes, begun))),
             behind: self.behind(&waits, &lanes),
-            idle_while_waiting_pct: match self.is_cut() {
+            idle_while_waiting_pct: match self.is_cut() || !self.has_modes() {
                 true => None,
+                // Without modes other programs' time on a CPU looks idle.
                 false => idle_while_waiting(&waits, &lanes, &time),
             },
             waits: quantiles(waits.iter().map(|wait| wait.to - wait.from).collect()),
@@ -642,7 +644,9 @@ mod tests {
             .switch(55, 1, None, Some(1))
             .switch(60, 0, Some((0, PrevState::Exited)), None)
             .switch(90, 1, Some((1, PrevState::Exited)), None);
-        let time = story.0.watched(2).time;
+        let watched = story.0.watched(2);
+        assert_eq!(watched.idle_while_waiting_pct, None, "CPUs may run others");
+        let time = watched.time;
         let (_, b) = time.names.iter().find(|(name, _)| name == "b").unwrap();
         assert_eq!((b.times.tasks_ns, b.times.timer_ns), (30, 0));
     }

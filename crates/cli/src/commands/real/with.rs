@@ -170,7 +170,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
 
 /// The caveat of a page on real runs.
 const STREAMED: &str = "The events of all runs were streamed from the kernel, which costs them time. The kernel does not tell calls from \
-     interrupts, so a sleep that an interrupt ended counts for the task that it interrupted.";
+     interrupts, so a sleep that an interrupt ended counts for the task that it interrupted. Other programs of the machine are not \
+     seen: a wait behind them is a wait behind no other task.";
 
 /// Hears one run after another.
 #[derive(Clone)]
