@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use schedlab_kernel::clang;
+use schedlab_policies::clang;
 
 #[test]
 fn counts_are_those_computed_by_hand() {

@@ -715,6 +715,7 @@ fn violations_stand_below_the_end_of_the_run() {
     let expected = "! a on 2 CPUs, seed 1: error_stall: a stall\n  \
         before that, violations: 2 in all: a race; another one\n  replay: schedlab sim\n";
     assert_eq!(text, expected);
+}
 
 /// A page has room for all columns, with the notes of the table.
 #[test]
