@@ -210,7 +210,11 @@ impl Paths {
         // A file of this name may be gone.
         if let Ok(name) = std::fs::read_link(&path) {
             self.found.borrow_mut().look(&name, &path);
-            self.seen.borrow_mut().ask(&name, Question::Contents);
+            let mut seen = self.seen.borrow_mut();
+            match name.to_string_lossy().ends_with(" (deleted)") {
+                true => seen.doubt("the file of its program is gone".to_owned()),
+                false => seen.ask(&name, Question::Contents),
+            }
         }
     }
 
