@@ -111,7 +111,7 @@ pub(crate) struct Kernel<P, R> {
     pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
     /// The big lock, once it has been taken, if the profile has one.
     pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
-    /// What calls of tasks share.
+    /// Objects that calls of tasks share.
     pub shared_objects: SharedObjects,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,

@@ -107,7 +107,7 @@ impl Population {
         self.nr_timers.set(self.nr_timers.get() - 1);
     }
 
-    /// No task can run, and none is about to by the passing of time, those of the machine's background apart.
+    /// No task can run, and none is about to by the passing of time, the tasks of the machine's background apart.
     #[inline(always)]
     pub fn is_at_rest(&self) -> bool {
         self.nr_runnable.get() == 0 && self.nr_timers.get() <= self.nr_daemons.get()
