@@ -349,13 +349,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Whether no task of the machine's background is on its way to a CPU or from it: such a task has no timer while it
-    /// can run.
-    fn is_quiet(&self) -> bool {
-        let waits = |c: &Cpu| c.wait.get() == Wait::Idle && !c.has_irq();
-        !self.population.has_daemons() || self.cpus.iter().all(waits)
-    }
-
     /// Makes the main thread, which is there when the policy is loaded, and forks `tasks`.
     fn admit_starter(&self, tasks: Vec<TaskSpec>) {
         let mut objects = self.objects.borrow_mut();
@@ -462,7 +455,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if let Some(cpu) = cpu {
                     self.resume(&mut fibers, cpu);
                 }
-                if self.population.is_at_rest() && self.is_quiet() {
+                if self.population.is_at_rest() {
                     self.check_deadlock();
                 }
             }

@@ -46,10 +46,6 @@ impl Population {
         self.nr_daemons.set(self.nr_daemons.get() + 1);
     }
 
-    pub fn has_daemons(&self) -> bool {
-        self.nr_daemons.get() > 0
-    }
-
     /// First tasks that have not been created yet.
     pub fn nr_to_come(&self) -> u32 {
         self.nr_first.get() - self.nr_started.get()
