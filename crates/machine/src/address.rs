@@ -93,7 +93,7 @@ const RUNQUEUE_STRIDE: u64 = 4_096 + 64;
 
 /// Objects that calls of tasks share ([`crate::shared`]): the upper half of [`LOCKS`], with as many locks below.
 pub const SHARED: u64 = LOCKS + (ARENA - LOCKS) / 2;
-/// The end of those objects. The last place is that of a lock, as [`kernel_lock`] counts.
+/// The end of those objects. The last place is a lock's, as [`kernel_lock`] counts.
 pub const SHARED_END: u64 = ARENA - ALONE;
 
 /// A dispatch queue or a lock has a line (of the longest kind, 128 bytes) to itself.

@@ -53,7 +53,6 @@ pub(crate) fn complaint(background: &BTreeMap<String, Background>) -> Option<(St
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Machine;
 
     fn with(fields: &[(&str, &str)]) -> Result<Machine, crate::ProfileError> {

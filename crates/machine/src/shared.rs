@@ -64,7 +64,7 @@ pub enum Scope {
     /// Those about the same socket, pipe or futex.
     Object,
     /// The write and the read of one message: its buffer. The buffers of a CPU are used again last in, first out, as
-    /// those of a slab.
+    /// the buffers of a slab.
     Message,
 }
 
@@ -84,12 +84,12 @@ pub struct SharedObject {
     /// reference that is taken and dropped.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub atomics: u32,
-    /// Further lines that a call writes, under the lock if there is one. Of messages: lines besides those of the data,
+    /// Further lines that a call writes, under the lock if there is one. Of messages: lines besides the data's,
     /// which the write writes and the read reads.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lines: u32,
     /// Of messages: free buffers that a CPU keeps; half of them go to the common list when there are more, and as many
-    /// come from there when there is none. None: 64.
+    /// come from there when it has no more. None: 64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_cpu: Option<u32>,
     /// Of sockets, pipes and futexes: they share so many by their number, as in a hash table; none: each has its own.
@@ -132,7 +132,7 @@ pub(crate) fn complaint(shared: &BTreeMap<String, SharedObject>) -> Option<(Stri
         let is_message = object.scope == Scope::Message;
         if is_message {
             if std::mem::replace(&mut has_message, true) {
-                return fault("scope", "only one object can be that of messages");
+                return fault("scope", "only one object can have scope = \"message\"");
             }
             let has = |path| object.paths.contains(&path);
             if has(KernelPath::Send) != has(KernelPath::Receive)

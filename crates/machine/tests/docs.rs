@@ -109,7 +109,7 @@ call's time in `paths`.
 | field | meaning |
 |---|---|
 | `paths` | the calls that use it: `send`, `receive`, `pipe-write`, `pipe-read`, `futex`, `fork`, `exit` |
-| `scope` | which calls use the same one: all of the `machine`, those of a `process`, those about an `object` (a socket, pipe or futex), the write and the read of a `message` |
+| `scope` | which calls use the same one: all of the `machine`, all of a `process`, all about an `object` (a socket, pipe or futex), the write and the read of a `message` |
 | `hold_ns` | how long its spin lock is held, besides accesses; without it, there is no lock. Of messages: the lock of the list of free buffers |
 | `atomics` | atomic operations on its first line, besides the lock's |
 | `lines` | further lines that a call writes; of messages, those besides the data |

@@ -114,7 +114,7 @@ pub(crate) struct Kernel<P, R> {
     pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
     /// The big lock, once it has been taken, if the profile has one.
     pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
-    /// What calls of tasks share.
+    /// Objects that calls of tasks share.
     pub shared_objects: SharedObjects,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
@@ -359,13 +359,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Whether no task of the machine's background is on its way to a CPU or from it: such a task has no timer while it
-    /// can run.
-    fn is_quiet(&self) -> bool {
-        let waits = |c: &Cpu| c.wait.get() == Wait::Idle && !c.has_irq();
-        !self.population.has_daemons() || self.cpus.iter().all(waits)
-    }
-
     /// Makes the main thread, which is there when the policy is loaded, and forks `tasks`.
     fn admit_starter(&self, tasks: Vec<TaskSpec>) {
         let mut objects = self.objects.borrow_mut();
@@ -472,7 +465,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 if let Some(cpu) = cpu {
                     self.resume(&mut fibers, cpu);
                 }
-                if self.population.is_at_rest() && self.is_quiet() {
+                if self.population.is_at_rest() {
                     self.check_deadlock();
                 }
             }

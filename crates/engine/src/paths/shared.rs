@@ -74,7 +74,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// Returns the instance of an object with a number, a new one if there is none.
+    /// Returns the instance of an object with a number; makes it on first use.
     fn shared_instance(&self, index: u16, number: u32) -> &Instance {
         if let Some(known) = self.shared_objects.known(index, number) {
             return known;

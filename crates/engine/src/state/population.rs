@@ -46,10 +46,6 @@ impl Population {
         self.nr_daemons.set(self.nr_daemons.get() + 1);
     }
 
-    pub fn has_daemons(&self) -> bool {
-        self.nr_daemons.get() > 0
-    }
-
     /// First tasks that have not been created yet.
     pub fn nr_to_come(&self) -> u32 {
         self.nr_first.get() - self.nr_started.get()
@@ -107,7 +103,7 @@ impl Population {
         self.nr_timers.set(self.nr_timers.get() - 1);
     }
 
-    /// No task can run, and none is about to by the passing of time, those of the machine's background apart.
+    /// No task can run, and none is about to by the passing of time, the tasks of the machine's background apart.
     #[inline(always)]
     pub fn is_at_rest(&self) -> bool {
         self.nr_runnable.get() == 0 && self.nr_timers.get() <= self.nr_daemons.get()

@@ -22,7 +22,7 @@ pub(crate) struct Buffer {
     number: u32,
 }
 
-/// All buffers that are equally long: those of a slab.
+/// All buffers that are equally long, as a slab has them.
 struct Class {
     nr_lines: u32,
     /// Of all its buffers, one after another.
@@ -61,8 +61,8 @@ impl Buffers {
         }
     }
 
-    /// Moves a batch from the common list to that of `cpu` and takes one of it. `new_lines` makes the lines of a new
-    /// buffer, if there is none.
+    /// Moves a batch from the common list to the list of `cpu` and takes one. `new_lines` makes the lines of a new
+    /// buffer, if the common list is empty.
     pub fn take_common(
         &mut self,
         cpu: usize,
@@ -128,7 +128,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct SharedObjects {
     /// In the order of their names, in which a call uses them.
     pub objects: Vec<(Box<str>, SharedObject)>,
-    /// The objects that a call uses, without that of its message.
+    /// The objects that a call uses, without its message.
     by_path: [Vec<u16>; KernelPath::ALL.len()],
     /// The object of messages.
     pub message: Option<u16>,
@@ -173,7 +173,7 @@ impl SharedObjects {
         !self.objects.is_empty()
     }
 
-    /// Returns the objects that a call uses, without that of its message.
+    /// Returns the objects that a call uses, without its message.
     pub fn used_by(&self, path: KernelPath) -> &[u16] {
         &self.by_path[path as usize]
     }

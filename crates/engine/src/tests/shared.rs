@@ -184,7 +184,7 @@ fn a_line_costs_a_transfer_after_another_cpu_wrote_it() {
         let checked = run(machine, sockets(1), tasks);
         checked.end.makespan.unwrap().ns()
     };
-    // The first read moves four lines of one microsecond each: that of the counter and three more.
+    // The first read moves four lines of one microsecond each: the counter's and three more.
     let with_lines = pair(1_000_000, true) - pair(1_000_000, false);
     let free = pair(0, true) - pair(0, false);
     assert_eq!((with_lines, free), (4_000, 0));
