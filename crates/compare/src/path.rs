@@ -228,7 +228,7 @@ pub struct Decomposer {
     /// Since when the run counts.
     begun: u64,
     now: u64,
-    /// Modes of CPUs are told: a wakeup by an interrupt can be told from a call's.
+    /// The events have modes of CPUs, so that wakeups by interrupts and by calls differ.
     has_modes: bool,
     /// Locks and spins are kept, too.
     watches: bool,
@@ -350,7 +350,7 @@ impl Decomposer {
                 let place = place.unwrap_or(usize::MAX);
                 self.cpu(cpu).ended.push((task.0, place, slept));
                 if !self.has_modes {
-                    // Nobody tells interrupts from calls: the task that runs there stands for both.
+                    // No event separates interrupts from calls: the task that runs there stands for both.
                     self.resolve(cpu, true);
                 }
             }
@@ -478,7 +478,7 @@ impl Decomposer {
         &self.spins
     }
 
-    /// Whether modes of CPUs were told, as in a simulation.
+    /// Returns whether the events have modes of CPUs, as in a simulation.
     pub(crate) fn has_modes(&self) -> bool {
         self.has_modes
     }

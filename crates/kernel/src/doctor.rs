@@ -7,10 +7,10 @@ use std::path::Path;
 use libbpf_rs::btf::Btf;
 
 use crate::btf;
+use crate::clang;
 use crate::policy::POLICIES;
 use crate::scx::{self, State};
 use crate::vm;
-use schedlab_policies::clang;
 
 /// How a finding stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,8 @@
 
 pub mod btf;
 pub mod cache;
+#[path = "../../policies/src/clang.rs"]
+pub mod clang;
 pub mod doctor;
 pub mod error;
 pub mod exit;

@@ -271,7 +271,7 @@ impl Started {
         let was_running = self.is_running();
         {
             let mut group = self.group.borrow_mut();
-            // A loader takes its scheduler out and tells about it. If it does not, it is ended all the same.
+            // A loader takes its scheduler out and reports that. If it does not, it is ended all the same.
             if group.ended().is_none() {
                 group.signal(Signal::SIGINT);
                 group.wait(END_TIMEOUT);

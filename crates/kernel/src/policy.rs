@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use schedlab_trace::Scheduler;
 
 use crate::cache;
+use crate::clang;
 use crate::error::{At, Doing, Error, Result};
-use schedlab_policies::clang;
 
 /// A policy that was compiled with the program.
 pub struct Embedded {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use schedlab_policies::clang;
+use schedlab_kernel::clang;
 
 #[test]
 fn counts_are_those_computed_by_hand() {

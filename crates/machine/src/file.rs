@@ -34,9 +34,6 @@ const VALUE_MAX: u64 = 1_000_000_000_000;
 /// Refilling a KiB takes no longer than this many nanoseconds: it is multiplied by whole caches.
 const REFILL_MAX: u64 = 1_000_000;
 
-/// A call holds a lock of the kernel for at most this many nanoseconds.
-pub(crate) const HOLD_NS_MAX: u64 = 1_000_000_000;
-
 /// Tables with a section for each name.
 const NAMED: [&str; 3] = ["core_kinds", "shared", "background"];
 

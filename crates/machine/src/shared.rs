@@ -101,6 +101,9 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
+/// A call holds a lock of the kernel for at most this many nanoseconds.
+const HOLD_NS_MAX: u64 = 1_000_000_000;
+
 /// The most lines of an object.
 const LINES_MAX: u32 = 1_024;
 
@@ -153,10 +156,7 @@ pub(crate) fn complaint(shared: &BTreeMap<String, SharedObject>) -> Option<(Stri
         if object.lines > LINES_MAX {
             return fault("lines", "must be at most 1024");
         }
-        if object
-            .hold_ns
-            .is_some_and(|ns| ns > crate::file::HOLD_NS_MAX)
-        {
+        if object.hold_ns.is_some_and(|ns| ns > HOLD_NS_MAX) {
             return fault("hold_ns", "must be at most 1000000000, a second");
         }
         if object

@@ -14,7 +14,7 @@ use crate::sidecar::{self, Sidecar};
 /// The ending of an object's path.
 const ENDING: &str = ".o";
 
-/// Whether a path is that of an object.
+/// Returns whether a path names an object.
 pub fn is_object(path: &Path) -> bool {
     path.to_string_lossy().ends_with(ENDING)
 }

@@ -47,7 +47,7 @@ pub struct RunResult {
     /// The text that a policy of a simulation printed by `bpf_printk()`; of many lines the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub printed: Vec<String>,
-    /// What the checkers found before the run ended otherwise than done.
+    /// Violations that the checkers found before the run ended otherwise than done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub violations: Option<String>,
     /// Why the policy was ejected, in one sentence (`schedlab explain` says more).

@@ -165,7 +165,7 @@ impl Scheduler {
     }
 }
 
-/// What stands between commas.
+/// The text between commas.
 struct Part {
     text: String,
     /// It begins with the path of a file that exists: a `=` before its end is of the path.

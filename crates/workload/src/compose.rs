@@ -57,7 +57,7 @@ impl Part {
         }
     }
 
-    /// What is to be told of it after a run that ended as it should; `score` is what it became.
+    /// Returns a note for the reader of a run that ended as it should; `score` is its result.
     pub fn note(&self, counters: &Counters, score: Option<f64>) -> Option<String> {
         crate::note(&self.name, &self.model, counters, score)
     }

@@ -703,7 +703,7 @@ fn who_measures_latency_sees_wakeups_first() {
     assert!(first(&asks) && !first(&plain));
 }
 
-/// Violations before another end are told below it.
+/// Violations before another end stand below it.
 #[test]
 fn violations_stand_below_the_end_of_the_run() {
     let mut stalled = run("a", 2, 1, 0.0);
