@@ -8,6 +8,7 @@ mod arena;
 mod audit;
 mod bpf;
 pub mod compiler;
+mod custody;
 mod dwarf;
 mod fields;
 mod graph;

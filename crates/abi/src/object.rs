@@ -477,6 +477,11 @@ impl Object {
         })
     }
 
+    /// The types that the object's debug information has.
+    pub(crate) fn types(&self) -> Option<Types> {
+        Types::read(&self.elf).ok()
+    }
+
     /// The field at an offset of a structure or of what a typedef means, as C writes it.
     pub(crate) fn field_of(&self, name: &str, offset: u64) -> Option<String> {
         let types = Types::read(&self.elf).ok()?;
