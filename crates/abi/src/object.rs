@@ -711,11 +711,12 @@ fn policy_options(
         };
         let raw = bytes_at(file, variable.address, bytes);
         let signed = matches!(kind, OptionKind::Integer { min, .. } if min < 0);
+        let (default, doc) = (number(raw, bytes, signed), comment(&lines, variable));
         found.push(PolicyOption {
             name: variable.name.clone(),
-            default: number(raw, bytes, signed),
-            kind,
-            doc: comment(&lines, variable),
+            default,
+            kind: kind.documented(doc.as_deref(), default),
+            doc,
             address: variable.address,
             bytes,
         });
