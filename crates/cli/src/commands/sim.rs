@@ -40,7 +40,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         [] => vec![None],
         some => some.iter().copied().map(Some).collect(),
     };
-    let view = results::view(&args.show)?;
+    let view = results::view(&args.show, Some(&args.workload))?;
     let mut specs = Vec::new();
     for repetition in 0..u64::from(args.repeat) {
         for &cpus in &cpus {

@@ -77,7 +77,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     )?;
     let view = View {
         emulated_ratios: args.emulated_ratios,
-        ..results::view(&args.show)?
+        ..results::view(&args.show, args.workload.as_deref())?
     };
     if args.vm && !vm::inside() {
         let text = kept.as_ref().map(|(text, _)| text.as_str());
