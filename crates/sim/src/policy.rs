@@ -507,7 +507,10 @@ mod tests {
             values("feature", "fixed_us"),
             "a whole number from 0 to 4294967295"
         );
-        assert!(!says_range("Ticks (which see), up to 9 (to be sure)."));
+        assert_eq!(
+            options::range("Ticks (which see), up to 9 (to be sure)."),
+            None
+        );
     }
 
     #[test]
