@@ -397,9 +397,7 @@ fn last_did(share: &Path, has_booted: bool) -> String {
     let text = fs::read_to_string(share.join(DOING)).unwrap_or_default();
     match text.lines().rfind(|line| !line.trim().is_empty()) {
         Some(last) => format!("; last it was {last}"),
-        None if has_booted => {
-            "; the machine has booted, and its program has noted nothing".to_owned()
-        }
+        None if has_booted => "; the machine has booted and starts its program".to_owned(),
         None => "; the machine boots".to_owned(),
     }
 }
@@ -488,8 +486,8 @@ mod tests {
     fn a_silent_machine_is_told_with_what_it_did_last() {
         let share = tempfile::tempdir().unwrap();
         assert_eq!(last_did(share.path(), false), "; the machine boots");
-        let noted_nothing = "; the machine has booted, and its program has noted nothing";
-        assert_eq!(last_did(share.path(), true), noted_nothing);
+        let starts = "; the machine has booted and starts its program";
+        assert_eq!(last_did(share.path(), true), starts);
         fs::write(share.path().join(DOING), "loading a\nrunning b\n\n").unwrap();
         assert_eq!(last_did(share.path(), true), "; last it was running b");
     }
