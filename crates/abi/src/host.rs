@@ -23,6 +23,8 @@ use crate::bpf::{
     self,
     fields::{ObjectRunQueue, Root},
 };
+use crate::custody;
+use crate::dwarf::{Types, Variable};
 use crate::fields::Fields;
 use crate::graph::Graph;
 use crate::image::Image;
@@ -104,9 +106,6 @@ const CONTEXTS: &str = "lab_task_refs";
 
 /// The ops that may insert, by their number less 1 in [`crate::layout::Entity::lab_inserted_in`].
 const INSERTING: [OpKind; 3] = [OpKind::SelectCpu, OpKind::Enqueue, OpKind::Dispatch];
-
-/// Lists that are longer are not followed to their ends.
-const LINKS_MAX: u32 = 1 << 20;
 
 /// A lock of the policy.
 pub struct Lock {
@@ -605,36 +604,45 @@ impl Host {
         self.image.object().line_of(&[offset])
     }
 
-    /// The list in which include/lab has linked the context of a task, for people. None: it is in none.
+    /// The structure of include/lab in which the context of a task is linked, for people. None: it is in none.
     pub fn describe_custody(&self, task: TaskId) -> Option<String> {
-        let of_tasks = self.maps.list.iter();
-        let refs = of_tasks
+        let refs = self
+            .maps
+            .list
+            .iter()
             .filter(|map| map.is_storage())
             .find(|map| map.def.name == CONTEXTS)?;
-        let value = refs.storage(task.0 as usize).cast::<usize>();
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: the value is a pointer to the context.
-        let context = unsafe { value.read() };
-        let mut at = context;
-        for _ in 0..LINKS_MAX {
-            if self.maps.arena_offset(at).is_none() && self.image.offset(at).is_none() {
-                return None;
+        let context = |task: usize| {
+            let value = refs.storage(task).cast::<usize>();
+            // SAFETY: a task's value is a pointer to its context.
+            (!value.is_null()).then(|| unsafe { value.read() })
+        };
+        let own = context(task.0 as usize)?;
+        let queue = match self.image.bpf() {
+            Some(_) => self.list_of(own)?,
+            None => {
+                let types = self.image.object().types()?;
+                let contexts = (0..self.tasks.bound()).filter_map(context).collect();
+                custody::Search::new(self, &types, contexts)?.describe(own)?
             }
-            // SAFETY: memory of the policy; a list's link comes first in a context and in a list.
-            at = unsafe { (at as *const usize).read() };
+        };
+        Some(format!(
+            "the policy has had it since ops.enqueue(), in {queue}, and inserted it into no DSQ"
+        ))
+    }
+
+    /// The list in whose circle an object's context is linked, by its global variable: the types of an object for BPF are not those.
+    fn list_of(&self, context: usize) -> Option<String> {
+        let mut at = context;
+        for _ in 0..custody::LINKS_MAX {
+            // A list's link comes first in a context and in a list.
+            at = custody::Memory::word(self, at)?;
             let global = self.image.offset(at);
             let object = self.image.object();
             if let Some((name, offset)) = global.and_then(|at| object.global_at(at)) {
-                let list = match object.field_of_variable(name, offset) {
-                    // The head is the first member of a list.
-                    Some(field) => format!("{name}{}", field.trim_end_matches(".head.next")),
-                    None => name.to_owned(),
-                };
-                return Some(format!(
-                    "the policy has had it since ops.enqueue(), in the list `{list}`, and inserted it into no DSQ"
-                ));
+                let field = object.field_of_variable(name, offset).unwrap_or_default();
+                let field = field.trim_end_matches(".head.next");
+                return Some(format!("the list `{name}{field}`"));
             }
             if at == context {
                 return None;
@@ -1090,6 +1098,26 @@ impl Drop for Runner {
     fn drop(&mut self) {
         // SAFETY: `new` made the box. The image goes last, being the last member.
         drop(unsafe { Box::from_raw(self.host) });
+    }
+}
+
+impl custody::Memory for Host {
+    fn word(&self, at: usize) -> Option<usize> {
+        let is_own = |at| match self.maps.arena_used(at) {
+            Some(is_used) => is_used,
+            None => self.image.offset(at).is_some(),
+        };
+        let is_whole = at.is_multiple_of(align_of::<usize>());
+        // SAFETY: an aligned word of the policy's memory.
+        (is_whole && is_own(at)).then(|| unsafe { (at as *const usize).read() })
+    }
+
+    fn globals(&self, types: &Types) -> Vec<(String, usize, usize)> {
+        let place = |variable: Variable| {
+            let at = self.image.pointer(variable.address) as usize;
+            (variable.name, at, variable.type_at)
+        };
+        types.variables().into_iter().map(place).collect()
     }
 }
 

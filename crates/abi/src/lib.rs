@@ -8,6 +8,7 @@ mod arena;
 mod audit;
 mod bpf;
 pub mod compiler;
+mod custody;
 mod dwarf;
 mod fields;
 mod graph;
@@ -36,7 +37,7 @@ mod tasks;
 mod version;
 mod watch;
 
-pub use bpf::{KernelTypes, decisions, kernel_types};
+pub use bpf::{KernelTypes, decisions, kernel_types, missing_functions};
 pub use host::Watch;
 pub use image::LoadError;
 pub use layout::NR_CPUS_MAX;

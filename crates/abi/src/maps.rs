@@ -305,6 +305,17 @@ impl Maps {
         }
     }
 
+    /// Whether an address of the arena is in a page in use; `None` if it is not of the arena.
+    pub fn arena_used(&self, address: usize) -> Option<bool> {
+        match &self.list[self.arena?].store {
+            Store::Arena(arena) => {
+                let offset = arena.offset(address)?;
+                Some(arena.is_used(offset as usize))
+            }
+            _ => None,
+        }
+    }
+
     /// The modelled address of a place in a map's values.
     pub fn modelled(&self, address: usize) -> Option<u64> {
         self.list.iter().find_map(|map| {

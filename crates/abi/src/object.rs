@@ -477,6 +477,11 @@ impl Object {
         })
     }
 
+    /// The types that the object's debug information has.
+    pub(crate) fn types(&self) -> Option<Types> {
+        Types::read(&self.elf).ok()
+    }
+
     /// The field at an offset of a structure or of what a typedef means, as C writes it.
     pub(crate) fn field_of(&self, name: &str, offset: u64) -> Option<String> {
         let types = Types::read(&self.elf).ok()?;
@@ -706,11 +711,12 @@ fn policy_options(
         };
         let raw = bytes_at(file, variable.address, bytes);
         let signed = matches!(kind, OptionKind::Integer { min, .. } if min < 0);
+        let (default, doc) = (number(raw, bytes, signed), comment(&lines, variable));
         found.push(PolicyOption {
             name: variable.name.clone(),
-            default: number(raw, bytes, signed),
-            kind,
-            doc: comment(&lines, variable),
+            default,
+            kind: kind.documented(doc.as_deref(), default),
+            doc,
             address: variable.address,
             bytes,
         });

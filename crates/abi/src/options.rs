@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use schedlab_trace::nearest;
+use schedlab_trace::{Duration, nearest};
 
 /// The kind of values that an option takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +55,36 @@ impl PolicyOption {
         }
     }
 
+    /// The unit of its values, by the end of its name: `slice_us` counts in microseconds.
+    fn unit(&self) -> Option<Duration> {
+        let (_, unit) = self.name.rsplit_once('_')?;
+        Some(match unit {
+            "ns" => Duration::from_ns(1),
+            "us" => Duration::from_ns(1_000),
+            "ms" => Duration::from_ms(1),
+            "s" => Duration::from_secs(1),
+            _ => return None,
+        })
+    }
+
+    /// A time with its unit, `3ms`, as a number of the option's own units.
+    fn time(&self, text: &str) -> Option<i128> {
+        let unit = self.unit()?;
+        let ns = Duration::parse(text, unit)?.ns();
+        ns.is_multiple_of(unit.ns())
+            .then(|| i128::from(ns / unit.ns()))
+    }
+
+    /// The values that it takes, for messages.
+    fn choices(&self) -> String {
+        match (&self.kind, self.unit()) {
+            (OptionKind::Integer { .. }, Some(_)) => {
+                format!("{}, or a time such as 3ms", self.kind)
+            }
+            (kind, _) => kind.to_string(),
+        }
+    }
+
     fn parse(&self, text: &str) -> Option<i128> {
         match &self.kind {
             OptionKind::Bool => match text {
@@ -66,7 +96,7 @@ impl PolicyOption {
                 let digits = text.replace('_', "");
                 let value = match digits.strip_prefix("0x") {
                     Some(hex) => i128::from_str_radix(hex, 16).ok()?,
-                    None => digits.parse().ok()?,
+                    None => digits.parse().ok().or_else(|| self.time(text))?,
                 };
                 (*min <= value && value <= *max).then_some(value)
             }
@@ -76,6 +106,29 @@ impl PolicyOption {
             }
         }
     }
+}
+
+impl OptionKind {
+    /// The kind, of an option whose comment may say which numbers it takes, `(0 to 1000)`: fewer than its type has.
+    pub(crate) fn documented(self, doc: Option<&str>, default: i128) -> OptionKind {
+        match (self, doc.and_then(range)) {
+            (OptionKind::Integer { min, max }, Some((from, to)))
+                if min <= from && from <= default && default <= to && to <= max =>
+            {
+                OptionKind::Integer { min: from, max: to }
+            }
+            (kind, _) => kind,
+        }
+    }
+}
+
+/// The range of numbers that an option's comment says, `(0 to 1000)`.
+pub fn range(doc: &str) -> Option<(i128, i128)> {
+    doc.split('(').skip(1).find_map(|behind| {
+        let range = behind.split([')', ',', ';']).next().unwrap_or_default();
+        let (from, to) = range.split_once(" to ")?;
+        Some((from.parse().ok()?, to.parse().ok()?))
+    })
 }
 
 /// The values, for messages and help.
@@ -175,7 +228,7 @@ pub fn read(
                 policy: policy.to_owned(),
                 option: key.clone(),
                 value: value.clone(),
-                choices: options[index].kind.to_string(),
+                choices: options[index].choices(),
             });
         };
         values.push((index, number));
@@ -235,6 +288,23 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_s_range_is_kept_where_the_type_has_it() {
+        let of =
+            |doc, default| OptionKind::Integer { min: 0, max: 255 }.documented(Some(doc), default);
+        let numbers = |min, max| OptionKind::Integer { min, max };
+        assert_eq!(of("Slice, in µs (1 to 99).", 5), numbers(1, 99));
+        assert_eq!(of("Score (see x) (0 to 9, all below).", 5), numbers(0, 9));
+        // Another thing is meant: the default is not in it, or the type has not all of it.
+        assert_eq!(of("As in (6 to 9).", 5), numbers(0, 255));
+        assert_eq!(of("Huge (0 to 256).", 5), numbers(0, 255));
+        assert_eq!(of("Slice (1 to 10 seconds).", 5), numbers(0, 255));
+        assert_eq!(
+            OptionKind::Bool.documented(Some("(0 to 1)"), 0),
+            OptionKind::Bool
+        );
+    }
+
+    #[test]
     fn values_are_checked_against_the_type() {
         let options = [
             option("slice_us", OptionKind::Integer { min: 0, max: 255 }),
@@ -247,8 +317,17 @@ mod tests {
         let error = |text| parse(text).unwrap_err().to_string();
         assert_eq!(
             error("slice_us=256"),
-            "p: `256` is not a value of `slice_us`: choose a whole number from 0 to 255"
+            "p: `256` is not a value of `slice_us`: choose a whole number from 0 to 255, or a time such as 3ms"
         );
+        // By the end of its name, it is a time.
+        assert_eq!(parse("slice_us=0.2ms").unwrap().values, [(0, 200)]);
+        assert_eq!(parse("slice_us=7000ns").unwrap().values, [(0, 7)]);
+        for wrong in ["1ms", "7ns", "1.5ns", "3", "ms", "-1us"] {
+            let given = [("slice_us".to_owned(), wrong.to_owned())];
+            let found = read("p", &options, &given);
+            assert_eq!(found.is_ok(), wrong == "3", "{wrong}: {found:?}");
+        }
+        assert!(parse("fifo=1us").is_err());
         assert_eq!(
             error("slices=1"),
             "p has no option `slices` (did you mean `slice_us`?): choose one of slice_us, fifo, ties"

@@ -100,18 +100,18 @@ pub fn outputs(args: &ShowArgs) -> [(&'static str, Option<&Path>); 2] {
     ]
 }
 
-/// How the table of a command is shown.
+/// How the table of a command is shown that runs `workload`; `None`: a command, or runs of the past.
 ///
 /// # Errors
 /// If a measure is named that no run can have.
-pub fn view(args: &ShowArgs) -> anyhow::Result<View> {
+pub fn view(args: &ShowArgs, workload: Option<&str>) -> anyhow::Result<View> {
     let known = known_measures();
     for pattern in &args.measures {
-        check("--measures", pattern, &known)?;
+        check("--measures", pattern, &known, workload)?;
     }
     let sort = args.sort.as_deref().map(Sort::parse);
     if let Some(sort) = &sort {
-        check("--sort", &sort.measure, &known)?;
+        check("--sort", &sort.measure, &known, workload)?;
         if sort.measure.ends_with('*') {
             bail!("--sort {}: rows are ordered by one measure", sort.measure);
         }
@@ -133,15 +133,25 @@ fn known_measures() -> Vec<String> {
     known
 }
 
-fn check(flag: &str, pattern: &str, known: &[String]) -> anyhow::Result<()> {
+fn check(
+    flag: &str,
+    pattern: &str,
+    known: &[String],
+    workload: Option<&str>,
+) -> anyhow::Result<()> {
     if pattern.trim_end_matches('*').contains('*') {
         bail!("{flag} {pattern}: a `*` stands at the end alone, for any rest of the name");
     }
+    let (first, rest) = pattern.split_once('.').unwrap_or((pattern, ""));
+    let begins = |name: &String| name.split_once('.').is_some_and(|(word, _)| word == first);
+    let is_part = || !rest.is_empty() && workload.is_none_or(|text| is_part_of(text, first));
     let exists = known.iter().any(|name| matches(pattern, name))
-        || schedlab_experiments::is_measure(pattern)
-        // Of a thread or a policy, whose names are not known here.
-        || pattern.ends_with('*') && pattern.contains('.')
-        || pattern.starts_with("policy.");
+        || catalogue::find(pattern).is_some()
+        || first == "policy" && !rest.is_empty()
+        // Of a thread, whose name is not known here.
+        || known.iter().any(begins)
+            && (pattern.ends_with('*') || schedlab_experiments::is_measure(pattern))
+        || is_part() && (pattern.ends_with('*') || schedlab_experiments::is_measure(pattern));
     if !exists {
         bail!(
             "{flag}: unknown measure `{pattern}`{}; `schedlab list measures` shows all",
@@ -149,6 +159,15 @@ fn check(flag: &str, pattern: &str, known: &[String]) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Returns whether a workload of several has a part of that name: `service2` of `service + service`.
+fn is_part_of(workload: &str, part: &str) -> bool {
+    let model = part.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let text = workload.replace(char::is_whitespace, "-");
+    // Parts of standard input have no other name.
+    !part.is_empty() && (text.contains(part) || text.contains(model) && !model.is_empty())
+        || part == "stdin" && text.contains('-')
 }
 
 /// Prints the table of `results` and writes the files: with `--json -` or `--csv -` in the place of the table.
@@ -313,7 +332,8 @@ mod tests {
             sort: sort.map(str::to_owned),
             ..ShowArgs::default()
         };
-        view(&args).map_err(|error| error.to_string())
+        view(&args, Some("schbench + service + service + my own.json"))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -328,6 +348,9 @@ mod tests {
             "policy.anything",
             "service.score",
             "service2.wakeup.latency_ns_p99",
+            "service2.*",
+            "my-own.*",
+            "lock.rq.*",
         ] {
             assert!(view_of(&[known], Some("-score")).is_ok(), "{known}");
         }
@@ -338,6 +361,16 @@ mod tests {
         );
         assert!(view_of(&[], Some("scor")).unwrap_err().contains("`score`"));
         assert!(view_of(&["service.scor"], None).is_err());
+        // No part of the workload, and no measure begins so.
+        for none in ["nosuch.*", "nosuch.score", "hackbench.score", ".*", "2.*"] {
+            let told = view_of(&[none], None).expect_err(none);
+            assert!(told.contains("unknown measure"), "{told}");
+        }
+        let args = ShowArgs {
+            measures: vec!["nosuch.*".to_owned()],
+            ..ShowArgs::default()
+        };
+        assert!(view(&args, None).is_ok(), "runs of the past");
         let inside = view_of(&["wakeup.*_p99*"], None).unwrap_err();
         assert!(inside.contains("at the end alone"), "{inside}");
         assert!(view_of(&[], Some("wakeup.*")).is_err());

@@ -389,3 +389,42 @@ fn every_measure_of_a_load_is_listed() {
 fn the_doctor_tells_and_does_not_fail() {
     assert!(stdout("doctor").contains("simulation"));
 }
+
+/// Prototypes of the kernel's functions as people write them themselves: native code has others, and BPF takes them.
+#[cfg(feature = "kernel")]
+#[test]
+fn a_source_with_prototypes_of_its_own_runs_as_an_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("own.bpf.c");
+    let text = r#"#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+extern s32 scx_bpf_create_dsq(u64 id, s32 node) __ksym;
+extern void scx_bpf_dsq_insert(struct task_struct *p, u64 id, u64 slice, u64 flags) __ksym;
+extern bool scx_bpf_dsq_move_to_local(u64 id) __ksym;
+char _license[] SEC("license") = "GPL";
+SEC("struct_ops.s/own_init") s32 BPF_PROG(own_init) { return scx_bpf_create_dsq(1, -1); }
+SEC("struct_ops/own_enqueue") void BPF_PROG(own_enqueue, struct task_struct *p, u64 flags)
+{
+	scx_bpf_dsq_insert(p, 1, SCX_SLICE_DFL, flags);
+}
+SEC("struct_ops/own_dispatch") void BPF_PROG(own_dispatch, s32 cpu, struct task_struct *prev)
+{
+	scx_bpf_dsq_move_to_local(1);
+}
+SEC(".struct_ops.link") struct sched_ext_ops own = {
+	.enqueue = (void *)own_enqueue,
+	.dispatch = (void *)own_dispatch,
+	.init = (void *)own_init,
+	.name = "own",
+};
+"#;
+    std::fs::write(&path, text).unwrap();
+    let output = schedlab(&format!("sim cpu:duration=20ms -c 2 -s {}", path.display()));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("own.bpf.c:"), "{said}");
+    assert!(
+        said.contains("compiled for BPF instead, and simulated as an object"),
+        "{said}"
+    );
+}

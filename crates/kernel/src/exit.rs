@@ -90,9 +90,10 @@ impl Exit {
     }
 }
 
-/// `x.bpf.c:12` of `x.bpf.c:12 (x_enqueue)`.
+/// `x.bpf.c:12` of `/home/me/x.bpf.c:12 (x_enqueue)`: a text of the policy may have another way to the file.
 fn line_of(place: &str) -> &str {
-    place.split(' ').next().unwrap_or(place)
+    let line = place.rsplit_once(" (").map_or(place, |(line, _)| line);
+    line.rsplit('/').next().unwrap_or(line)
 }
 
 #[cfg(test)]
@@ -138,6 +139,11 @@ mod tests {
             exit("invalid CPU -3").told(),
             "runtime error (invalid CPU -3), called at x.bpf.c:12 (x_enqueue)"
         );
+        let elsewhere = Exit {
+            place: Some("/a b/./x.bpf.c:12 (x_enqueue)".to_owned()),
+            ..exit("./x.bpf.c:12: given up")
+        };
+        assert_eq!(elsewhere.told(), "runtime error (./x.bpf.c:12: given up)");
         let named = exit("x.bpf.c:12: given up");
         assert_eq!(named.told(), "runtime error (x.bpf.c:12: given up)");
     }

@@ -99,13 +99,12 @@ pub fn compile(path: &Path) -> Result<Object> {
         what: "clang for BPF".to_owned(),
         remedy,
     })?;
-    let headers = unpack_headers()?;
+    let mut include = headers()?;
     let dir = tempfile::tempdir().at(std::env::temp_dir())?;
     let raw = dir.path().join("raw.o");
     let linked = dir.path().join("policy.o");
     // Finds headers beside the policy that are named in angle brackets, behind our own.
     let beside = path.parent().map(|folder| Path::new(".").join(folder));
-    let mut include = vec![headers.clone(), headers.join("bpf-compat")];
     include.extend(beside);
     let output = clang
         .compile(CFLAGS.lines(), &include, path, &raw)
@@ -126,6 +125,16 @@ pub fn compile(path: &Path) -> Result<Object> {
         name: file.trim_end_matches(".bpf.c").to_owned(),
         bytes,
     })
+}
+
+/// Returns the folders of the headers against which policies are compiled for BPF, in their order.
+///
+/// # Errors
+/// If they cannot be unpacked.
+pub fn headers() -> Result<Vec<PathBuf>> {
+    let folder = unpack_headers()?;
+    let compatible = folder.join("bpf-compat");
+    Ok(vec![folder, compatible])
 }
 
 fn inflated(compressed: &[u8]) -> io::Result<Vec<u8>> {

@@ -290,14 +290,14 @@ fn expected(rule: &Rule) -> Expect {
 
 /// The explanation of the kernel's message by `schedlab explain`, if it names the built-in fault.
 fn explain(rule: &Rule, exit: &Exit) -> Result<String, String> {
-    let expected = explained::read().remove(&rule.name);
-    let Some(expected) = expected.map(explained::Expected::in_kernel) else {
+    let Some(expected) = explained::read().remove(&rule.name) else {
         return Ok(String::new());
     };
     let kind = schedlab_report::Exit::of_scx(exit.kind as u64).to_string();
     let code = Some(exit.code).filter(|code| *code != 0);
     let found =
-        schedlab_explain::explain_result(&rule.name, &kind, Some(&exit.message), code, &exit.dump);
+        // As results have it.
+        schedlab_explain::explain_result(&rule.name, &kind, Some(&exit.told()), code, &exit.dump);
     let told = |found: Option<&schedlab_explain::Explanation>| {
         found
             .map(|found| found.sentence.clone())

@@ -65,6 +65,35 @@ impl Compiled {
         })
     }
 
+    /// Compiles a source for BPF that the native compiler refuses: BPF has other rules, and a source may have headers and
+    /// prototypes of its own. `refused` is what that compiler said.
+    ///
+    /// # Errors
+    /// `refused`, if it is about no source, or the source cannot be compiled for BPF and simulated either.
+    pub(crate) fn for_bpf(path: &Path, refused: Diagnostics) -> Result<Compiled, Diagnostics> {
+        // Not that there is no compiler, or no room.
+        let source = format!("{}:", path.display());
+        let Some(first) = refused.lines.iter().find(|line| line.starts_with(&source)) else {
+            return Err(refused);
+        };
+        let Ok(objects::Read {
+            object,
+            notes,
+            files,
+        }) = objects::of_source(path)
+        else {
+            return Err(refused);
+        };
+        let note = format!("{first}; compiled for BPF instead, and simulated as an object");
+        let sum = sum(&files).map_err(|error| one(format!("{}: {error}", path.display())))?;
+        Ok(Compiled {
+            object,
+            warnings: std::iter::once(note).chain(notes).collect(),
+            files,
+            sum,
+        })
+    }
+
     /// Returns whether its files are still what it was made of.
     pub(crate) fn is_current(&self) -> bool {
         sum(&self.files).is_ok_and(|sum| sum == self.sum)

@@ -3,8 +3,26 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::clang;
+
+/// Finds folders with headers for BPF, in their order: `vmlinux.h`, libbpf's and those of scx.
+pub type FindHeaders = fn() -> Result<Vec<PathBuf>, String>;
+
+static HEADERS: OnceLock<FindHeaders> = OnceLock::new();
+
+/// Sets where headers for BPF are found. A program with the real kernel's side has them; without, a source finds those
+/// beside it and the system's. Only the first call counts.
+pub fn use_headers(find: FindHeaders) {
+    let _ = HEADERS.set(find);
+}
+
+/// Returns the folders of headers that the program has. That they cannot be had is no error of a scheduler's.
+pub fn headers() -> Vec<PathBuf> {
+    let found = HEADERS.get().and_then(|find| find().ok());
+    found.unwrap_or_default()
+}
 
 /// Compiles a source, and adds what it was made of to `files`.
 ///
@@ -19,7 +37,7 @@ pub fn compile(
     let failed = |text: String| vec![text];
     let place = source.display();
     let clang = clang::find().map_err(|what| {
-        let why = "a source with a .sched.toml beside it is compiled for BPF";
+        let why = "this source is compiled for BPF (docs/objects.md)";
         failed(format!("{place}: {why}: {what}"))
     })?;
     let folder = tempfile::tempdir().map_err(|error| failed(format!("{place}: {error}")))?;

@@ -18,6 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use compile::{Diagnostics, compile};
 pub use doc::PolicyDoc;
+pub use for_bpf::{FindHeaders, use_headers as use_bpf_headers};
 use schedlab_abi::Object;
 pub use select::{SelectError, Selection, doc, select, select_watched, spelled_out};
 

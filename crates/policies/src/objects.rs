@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use schedlab_abi::decisions::Decisions;
 use schedlab_abi::{KernelTypes, LeftOut, Object, ObjectError, ObjectErrors};
 
 use crate::Diagnostics;
@@ -59,7 +60,6 @@ pub(crate) struct Read {
 /// If a file cannot be read or compiled, or is no object that can be simulated.
 pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
     let failed = |text: String| Diagnostics { lines: vec![text] };
-    let place = path.display();
     let sidecar = match sidecar::beside(path) {
         Some(beside) => sidecar::read(&beside).map_err(failed)?,
         None => Sidecar::default(),
@@ -82,6 +82,39 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
         let name = part.file_name().unwrap_or_default().to_string_lossy();
         parts.push((name.into_owned(), elf));
     }
+    joined(path, parts, &sidecar.decisions, files)
+}
+
+/// Makes an object of a source that is compiled for BPF with the headers beside it, the program's and the system's.
+///
+/// # Errors
+/// As [`read`], or if it needs a function that is not in the virtual kernel.
+pub(crate) fn of_source(path: &Path) -> Result<Read, Diagnostics> {
+    let (mut files, headers) = (Vec::new(), for_bpf::headers());
+    let elf =
+        for_bpf::compile(path, &headers, &[], &mut files).map_err(|lines| Diagnostics { lines })?;
+    let missing = schedlab_abi::missing_functions(&elf);
+    if !missing.is_empty() {
+        let told =
+            |name: &String| format!("{}: {name}() is not in the virtual kernel", path.display());
+        let lines = missing.iter().map(told).collect();
+        return Err(Diagnostics { lines });
+    }
+    // What comes with the program is the same for each.
+    files.retain(|file| !headers.iter().any(|folder| file.starts_with(folder)));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let parts = vec![(name.into_owned(), elf)];
+    joined(path, parts, &Decisions::default(), files)
+}
+
+/// Makes an object of its parts.
+fn joined(
+    path: &Path,
+    parts: Vec<(String, Vec<u8>)>,
+    decisions: &Decisions,
+    files: Vec<PathBuf>,
+) -> Result<Read, Diagnostics> {
+    let place = path.display();
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let name = file.strip_suffix(".o").or_else(|| file.strip_suffix(".c"));
     let name = name.unwrap_or(&file);
@@ -97,7 +130,7 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
             _ => format!("{place}: {}", text.trim_start_matches(own.as_str())),
         }
     };
-    let object = Object::from_joined(name, parts, &sidecar.decisions, kernel_types());
+    let object = Object::from_joined(name, parts, decisions, kernel_types());
     let object = object.map_err(|errors| Diagnostics {
         lines: errors.0.iter().map(told).collect(),
     })?;

@@ -164,7 +164,11 @@ fn compiled<A>(
         true => compile::audit_compiler()?,
         false => compiler::default_compiler(),
     };
-    let compiled = compile::compiled(path, &compiler, audit)?;
+    let compiled = match compile::compiled(path, &compiler, audit) {
+        // An object cannot be audited.
+        Err(refused) if !audit => Compiled::for_bpf(path, refused)?,
+        compiled => compiled?,
+    };
     let answer = answer(&compiled);
     all.insert(key, compiled);
     Ok(answer)

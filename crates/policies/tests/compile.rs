@@ -906,3 +906,39 @@ fn a_header_that_clashes_is_told_in_one_line() {
         }
     }
 }
+
+/// A source with headers of its own is refused natively and accepted by BPF: it runs as an object, with a line that says so.
+/// Where BPF refuses it, too, or a function is missing, the native compiler's words are told.
+#[test]
+fn what_bpf_alone_accepts_runs_as_an_object() {
+    if let Err(why) = schedlab_policies::clang::find() {
+        return schedlab_testing::skipped(&format!("sources that BPF alone accepts: {why}"));
+    }
+    let objects = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/objects"));
+    let text = std::fs::read_to_string(objects.join("prototypes.bpf.c")).unwrap();
+    let select = |text: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.bpf.c");
+        std::fs::copy(objects.join("kernel.h"), folder.path().join("kernel.h")).unwrap();
+        std::fs::write(&path, text).unwrap();
+        let native = schedlab_policies::compile(&path).map(|_| ());
+        let name = path.to_str().unwrap();
+        let selected = schedlab_policies::select(&Scheduler::plain(name));
+        (native.unwrap_err().lines, selected)
+    };
+    let (native, selected) = select(&text);
+    let warnings = selected.unwrap().warnings;
+    let expected = format!(
+        "{}; compiled for BPF instead, and simulated as an object",
+        native[0]
+    );
+    assert_eq!(*warnings, [expected]);
+    let with_call = text.replace("switches++;", "switches++; scx_bpf_absent();");
+    let missing = format!(
+        "extern void scx_bpf_absent(void) __attribute__((section(\".ksyms\")));\n{with_call}"
+    );
+    for refused in [missing, text.replace("switches++;", "switches++")] {
+        let (native, selected) = select(&refused);
+        assert_eq!(selected.unwrap_err().to_string(), native.join("\n"));
+    }
+}

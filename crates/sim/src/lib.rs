@@ -23,6 +23,6 @@ pub use policy::{
 };
 pub use run::{StreamOf, check, run};
 pub use schedlab_policies::compile::finish as finish_compiling;
-pub use schedlab_policies::spelled_out;
+pub use schedlab_policies::{spelled_out, use_bpf_headers};
 pub use schedlab_trace::Scheduler;
 pub use spec::SimSpec;

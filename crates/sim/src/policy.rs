@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption, Watch};
+use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption, Watch, options};
 use schedlab_engine::consts::ops;
 use schedlab_engine::policy::{OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
@@ -166,7 +166,7 @@ fn option(option: &PolicyOption) -> OptionInfo {
         name: option.name.clone(),
         default: option.default_text(),
         values: match (&option.kind, &option.doc) {
-            (OptionKind::Integer { .. }, Some(doc)) if says_range(doc) => {
+            (OptionKind::Integer { .. }, Some(doc)) if options::range(doc).is_some() => {
                 "a whole number".to_owned()
             }
             (kind, _) => kind.to_string(),
@@ -178,17 +178,6 @@ fn option(option: &PolicyOption) -> OptionInfo {
         },
         doc: option.doc.clone(),
     }
-}
-
-/// Returns whether an option's comment says which numbers it takes, `(0 to 1000)`: fewer than its type has.
-fn says_range(doc: &str) -> bool {
-    doc.split('(').skip(1).any(|behind| {
-        let is_number = |word: &str| word.parse::<i128>().is_ok();
-        let range = behind.split([')', ',', ';']).next().unwrap_or_default();
-        range
-            .split_once(" to ")
-            .is_some_and(|(from, to)| is_number(from) && is_number(to))
-    })
 }
 
 /// Why a scheduler cannot be used.
@@ -533,7 +522,10 @@ mod tests {
             values("feature", "fixed_us"),
             "a whole number from 0 to 4294967295"
         );
-        assert!(!says_range("Ticks (which see), up to 9 (to be sure)."));
+        assert_eq!(
+            options::range("Ticks (which see), up to 9 (to be sure)."),
+            None
+        );
     }
 
     #[test]

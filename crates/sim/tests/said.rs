@@ -112,35 +112,72 @@ fn an_ejected_policy_leaves_its_dump() {
     }
 }
 
+/// A task that may run only on the CPU of a real-time hog stays in its scheduler's own queue, whatever that is made of.
+#[test]
+fn the_queue_of_a_task_that_stalls_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("pinned.json");
+    let text = r#"{"tasks": {
+        "rt": {"policy": "SCHED_FIFO", "priority": 5, "cpus": [0], "run": 100000000, "loop": 1},
+        "app": {"cpus": [0], "run": 10000, "sleep": 10000, "loop": 50}}, "global": {"duration": 100}}"#;
+    std::fs::write(&file, text).unwrap();
+    let names = schedlab_sim::schedulers().into_iter().map(|one| one.name);
+    let told = names.filter(|name| name != "kernel").filter_map(|name| {
+        let spec = SimSpec {
+            cpus: Some(2),
+            ..SimSpec::new(file.to_str().unwrap(), Scheduler::parse(&name), "laptop")
+        };
+        let result = schedlab_sim::run(&spec, None).expect("it can be begun");
+        let message = result.message.filter(|_| result.exit == Exit::ErrorStall)?;
+        let (_, place) = message.split_once("since ops.enqueue()")?;
+        Some((name, place.to_owned()))
+    });
+    let told: std::collections::BTreeMap<String, String> = told.collect();
+    let nameless: Vec<&String> = told
+        .iter()
+        .filter(|(_, place)| !place.starts_with(", in the "))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(nameless.is_empty(), "{nameless:?}: {told:#?}");
+    for (name, place) in [
+        ("mq", "the list `queues[0].list`"),
+        ("o1", "the list `lab_rqs.at[0]->lists["),
+        ("ule", "]` of CPU 0"),
+        ("cfs-like", "the tree `lab_rqs.at[0]->tree` of CPU 0"),
+        ("muqss", "the skip list `queues[0].list`"),
+        ("elsc-heap", "the heap `rq.chains["),
+    ] {
+        assert!(told[name].contains(place), "{name}: {}", told[name]);
+    }
+}
+
+/// The comment of an option says its range, so that no run begins with a value that the policy would refuse.
 #[test]
 fn an_option_out_of_range_is_named() {
-    for (scheduler, said) in [
-        (
-            "fifo:slice_us=3600000001",
-            "slice_us must be at most 3600000000",
-        ),
-        (
-            "vtime:slice_us=18446744073709552",
-            "slice_us must be at most 3600000000",
-        ),
-        (
-            "cfs:latency_us=18446744073709553",
-            "latency_us must be at most 1000000",
-        ),
-        (
-            "dss:threshold=2147483648",
-            "threshold must be at most 1073741824",
-        ),
-    ] {
+    let begin = |scheduler: &str| {
         let spec = SimSpec {
             cpus: Some(1),
             ..SimSpec::new("cpu:tasks=1", Scheduler::parse(scheduler), "laptop")
         };
-        let result = schedlab_sim::run(&spec, None).expect("it can be begun");
-        assert_eq!(result.exit, Exit::ErrorBpf, "{scheduler}");
-        let message = result.message.expect("it says why");
-        assert!(message.contains(said), "{scheduler}: {message}");
+        schedlab_sim::run(&spec, None).map_err(|error| error.to_string())
+    };
+    for (scheduler, said) in [
+        (
+            "fifo:slice_us=3600000001",
+            "3600000000, or a time such as 3ms",
+        ),
+        ("fifo:slice_us=2h", "3600000000, or a time such as 3ms"),
+        ("vtime:slice_us=18446744073709552", "from 0 to 3600000000"),
+        ("cfs:latency_us=18446744073709553", "from 0 to 1000000"),
+        ("dss:threshold=2147483648", "from 0 to 1073741824"),
+        ("bfs:rr_interval=0", "from 1 to 1000"),
+    ] {
+        let error = begin(scheduler).expect_err(scheduler);
+        assert!(error.contains(said), "{scheduler}: {error}");
     }
+    let (with_unit, without) = (begin("fifo:slice_us=3ms"), begin("fifo:slice_us=3000"));
+    let (with_unit, without) = (with_unit.unwrap(), without.unwrap());
+    assert_eq!(with_unit.measures, without.measures);
 }
 
 #[test]

@@ -43,6 +43,23 @@ pub fn kernel_types(elf: &[u8]) -> Result<KernelTypes, String> {
     KernelTypes::read(elf, &|version, name| calls::kfunc(version, name).is_some())
 }
 
+/// Returns the functions that an object needs and the virtual kernel has not. One that is weak may be missing.
+pub fn missing_functions(elf: &[u8]) -> Vec<String> {
+    use object::{Object as _, ObjectSymbol as _};
+
+    let Ok(file) = object::File::parse(elf) else {
+        return Vec::new();
+    };
+    let needed = file
+        .symbols()
+        .filter(|symbol| symbol.is_undefined() && symbol.is_global() && !symbol.is_weak());
+    let names = needed.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+    let is_missing = |name: &String| {
+        !kconfig::is_variable(name) && calls::kfunc(KernelVersion::V7_2, name).is_none()
+    };
+    names.filter(is_missing).collect()
+}
+
 /// Native code lies here in an object's own addresses: behind all of its data.
 pub const CODE: u64 = 1 << 40;
 

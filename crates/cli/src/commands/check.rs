@@ -11,7 +11,7 @@ use crate::output::{one_file_each, tell};
 use crate::results::{self, Files, deliver};
 
 pub fn run(args: &CheckArgs) -> anyhow::Result<Status> {
-    let view = results::view(&args.show)?;
+    let view = results::view(&args.show, None)?;
     let [json, csv] = results::outputs(&args.show);
     one_file_each(&[json, csv], [args.file.to_string_lossy().into_owned()])?;
     let file = EventFile::open(&args.file)?;

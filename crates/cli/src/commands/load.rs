@@ -16,7 +16,7 @@ use crate::progress::{self, Progress};
 use crate::results::{self, Files, deliver};
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
-    let view = results::view(&args.show)?;
+    let view = results::view(&args.show, Some(&args.workload))?;
     one_file_each(
         &results::outputs(&args.show),
         Workload::files(&args.workload),

@@ -41,7 +41,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         [] => vec![None],
         some => some.iter().copied().map(Some).collect(),
     };
-    let view = results::view(&args.show)?;
+    let view = results::view(&args.show, Some(&args.workload))?;
     results::check_why(&args.why, &args.show)?;
     let mut specs = Vec::new();
     for repetition in 0..u64::from(args.repeat) {

@@ -602,10 +602,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let overflows = held != asked && self.dl_overflow(nr_cpus, all);
         overflows.then(|| {
             format!(
-                "with its {} of a CPU {} would be reserved, and {} have {} for that (EBUSY); reserve less, or add CPUs",
+                "with its {} of a CPU {} would be reserved, and {} {} {} for that (EBUSY); reserve less, or add CPUs",
                 percent(asked),
                 percent(all),
                 schedlab_trace::counted(nr_cpus as u64, "CPU"),
+                if nr_cpus == 1 { "has" } else { "have" },
                 percent(self.dl_limit(nr_cpus))
             )
         })

@@ -253,6 +253,11 @@ fn reservations_that_do_not_fit_are_refused() {
         refused,
         "d[1001] cannot run under SCHED_DEADLINE: with its 81.9 % of a CPU 180.9 % would be reserved, and 2 CPUs have 180.0 % for that (EBUSY); reserve less, or add CPUs"
     );
+    let refused = failure(1, &[450, 460]).unwrap().to_string();
+    assert!(
+        refused.contains(" and 1 CPU has 90.0 % for that"),
+        "{refused}"
+    );
     // Bandwidth that a task gives back is free for others.
     let first = under(hog("first", 1), 60_000, 100_000);
     let mut second = under(hog("second", 1), 60_000, 100_000);

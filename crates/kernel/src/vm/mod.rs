@@ -312,7 +312,7 @@ impl Vm {
                     None => Error::Vm("it ended before it had booted".to_owned()),
                     Some(_) => Error::VmLost(format!(
                         "it ended before the command had{}",
-                        last_did(share)
+                        last_did(share, booted.is_some())
                     )),
                 });
             }
@@ -338,18 +338,18 @@ impl Vm {
                 Verdict::Quiet(time) => notes(&format!(
                     "virtual machine: no output for {} s{}",
                     time.as_secs(),
-                    last_did(share)
+                    last_did(share, booted.is_some())
                 )),
                 Verdict::Lifeless(time) => notes(&format!(
                     "virtual machine: no sign of life for {} s{}",
                     time.as_secs(),
-                    last_did(share)
+                    last_did(share, booted.is_some())
                 )),
                 Verdict::Lost(time) => {
                     return Err(Error::VmLost(format!(
                         "no sign of life for {} s{}; it was stopped: look for a CPU that cannot go on, for example one that waits for a lock that is never released",
                         time.as_secs(),
-                        last_did(share)
+                        last_did(share, booted.is_some())
                     )));
                 }
             }
@@ -364,7 +364,7 @@ impl Vm {
                     return Err(Error::VmLost(format!(
                         "the command was still running after {} s and was stopped with its machine{}",
                         self.timeout.as_secs(),
-                        last_did(share)
+                        last_did(share, booted.is_some())
                     )));
                 }
                 _ => thread::sleep(POLL),
@@ -392,12 +392,14 @@ pub fn doing(what: &str) {
     }
 }
 
-/// Returns the last note of a program inside.
-fn last_did(share: &Path) -> String {
+/// Returns what the machine did last: the last note of a program inside, or how far it is without one.
+fn last_did(share: &Path, has_booted: bool) -> String {
     let text = fs::read_to_string(share.join(DOING)).unwrap_or_default();
-    text.lines()
-        .last()
-        .map_or(String::new(), |last| format!("; last it was {last}"))
+    match text.lines().rfind(|line| !line.trim().is_empty()) {
+        Some(last) => format!("; last it was {last}"),
+        None if has_booted => "; the machine has booted and starts its program".to_owned(),
+        None => "; the machine boots".to_owned(),
+    }
 }
 
 fn size(path: &Path) -> u64 {
@@ -474,4 +476,19 @@ fn tail(console: &Path) -> String {
     }
     let last = lines[lines.len().saturating_sub(12)..].join("\n  ");
     format!("; the end of its console:\n  {last}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_machine_is_told_with_what_it_did_last() {
+        let share = tempfile::tempdir().unwrap();
+        assert_eq!(last_did(share.path(), false), "; the machine boots");
+        let starts = "; the machine has booted and starts its program";
+        assert_eq!(last_did(share.path(), true), starts);
+        fs::write(share.path().join(DOING), "loading a\nrunning b\n\n").unwrap();
+        assert_eq!(last_did(share.path(), true), "; last it was running b");
+    }
 }

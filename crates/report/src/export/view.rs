@@ -55,23 +55,44 @@ impl Sort {
 
     /// Returns whether higher values come first: the better score does, and of other measures the lower value.
     pub(crate) fn is_descending(&self, results: &[&RunResult]) -> bool {
-        let better = |run: &&RunResult| match run.measures.get("score_better") {
-            Some(Value::Text(word)) => Some(word == "higher"),
-            _ => None,
-        };
-        let of_score = self.measure == "score" || is_score(&self.measure, results);
-        let higher = of_score && results.iter().find_map(better).unwrap_or(false);
-        higher != self.reversed
+        let better = score_of(&self.measure, results)
+            .and_then(|score| word(results, &format!("{score}_better")));
+        (better.as_deref() == Some("higher")) != self.reversed
     }
 }
 
-/// Returns whether a measure is the score under its own name: it has the same value in each run that has a score.
-fn is_score(name: &str, results: &[&RunResult]) -> bool {
-    let mut pairs = results
-        .iter()
-        .filter_map(|run| Some((run.measures.number("score")?, run.measures.number(name)?)))
-        .peekable();
-    pairs.peek().is_some() && pairs.all(|(score, own)| score == own)
+/// Returns a text that the runs have, of the first that has it.
+fn word(results: &[&RunResult], name: &str) -> Option<String> {
+    results.iter().find_map(|run| match run.measures.get(name) {
+        Some(Value::Text(text)) => Some(text.clone()),
+        _ => None,
+    })
+}
+
+/// Returns the score that a measure is, `score` or `PART.score`: by that name, or under the score's own name, by which it
+/// has the same value in each run. A measure that the catalogue defines is something else, whatever its value, and a
+/// score of 0 tells nothing.
+fn score_of(name: &str, results: &[&RunResult]) -> Option<String> {
+    let own = |score: &str| {
+        let mut pairs = results
+            .iter()
+            .filter_map(|run| Some((run.measures.number(score)?, run.measures.number(name)?)))
+            .filter(|(score, own)| *score != 0.0 || *own != 0.0)
+            .peekable();
+        pairs.peek().is_some() && pairs.all(|(score, own)| score == own)
+    };
+    if name == "score" {
+        return Some(name.to_owned());
+    }
+    let part = name
+        .rsplit_once('.')
+        .map(|(part, _)| format!("{part}.score"));
+    let of_part = part.filter(|part| word(results, &format!("{part}_unit")).is_some());
+    match of_part {
+        Some(part) if name == part || own(&part) => Some(part),
+        _ if catalogue::find(name).is_none() && own("score") => Some("score".to_owned()),
+        _ => None,
+    }
 }
 
 /// Returns the measures of `results` that are numbers and that one of `patterns` names, in the order of the patterns.
@@ -110,16 +131,9 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 
 /// Returns the unit of a measure: from the catalogue, for the score from the run, or else from the measure's name.
 pub fn unit_of(name: &str, results: &[&RunResult]) -> String {
-    if name == "score" || is_score(name, results) {
-        let unit = results
-            .iter()
-            .find_map(|run| match run.measures.get("score_unit") {
-                Some(Value::Text(unit)) => Some(unit.clone()),
-                _ => None,
-            });
-        if let Some(unit) = unit {
-            return unit;
-        }
+    let unit = score_of(name, results).and_then(|score| word(results, &format!("{score}_unit")));
+    if let Some(unit) = unit {
+        return unit;
     }
     if let Some(entry) = catalogue::find(name) {
         return entry.unit.to_owned();
@@ -187,6 +201,38 @@ mod tests {
         assert_eq!(unit("lock.rq.other.hold_ns_mean"), "ns");
         assert_eq!(unit("x.done_per_s"), "/s");
         assert_eq!(unit("x.tasks"), "");
+    }
+
+    /// Where the score is 0, many measures are, and none of them is the score.
+    #[test]
+    fn a_measure_with_the_score_s_value_is_not_the_score() {
+        let mut none = run(0.0, 0.0);
+        none.measures.float("wait.unfinished_ns_max", 0.0);
+        none.measures.float("ipis", 0.0);
+        none.measures.float("phases.own", 0.0);
+        let unit = |name: &str, run: &RunResult| unit_of(name, &[run]);
+        assert_eq!(unit("wait.unfinished_ns_max", &none), "ns");
+        assert_eq!(unit("ipis", &none), "");
+        assert_eq!(unit("phases.own", &none), "");
+        assert_eq!(unit("score", &none), "requests/s");
+        // By chance, one that the catalogue defines.
+        let mut same = run(5.0, 7.0);
+        same.measures.float("ipis", 5.0);
+        assert_eq!(unit("ipis", &same), "");
+    }
+
+    #[test]
+    fn each_part_has_the_unit_of_its_own_score() {
+        let mut both = run(5.0, 7.0);
+        both.measures.part_score("service", 5.0, "requests/s", true);
+        both.measures.part_score("hackbench", 9.0, "ns", false);
+        both.measures.float("hackbench.time", 9.0);
+        let unit = |name: &str| unit_of(name, &[&both]);
+        assert_eq!(unit("service.score"), "requests/s");
+        assert_eq!(unit("hackbench.score"), "ns");
+        assert_eq!(unit("hackbench.time"), "ns");
+        let descending = |text: &str| Sort::parse(text).is_descending(&[&both]);
+        assert!(descending("service.score") && !descending("hackbench.score"));
     }
 
     #[test]

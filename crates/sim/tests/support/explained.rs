@@ -14,21 +14,8 @@ use crate::support::rules::{self, Expect, Rule, Rules};
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     pub culprit: Culprit,
-    /// The culprit in a real kernel, where it differs.
-    #[serde(default)]
-    kernel_culprit: Option<Culprit>,
     #[serde(default)]
     names: Vec<String>,
-}
-
-impl Expected {
-    /// The expectation in a real kernel.
-    pub fn in_kernel(self) -> Expected {
-        Expected {
-            culprit: self.kernel_culprit.unwrap_or(self.culprit),
-            ..self
-        }
-    }
 }
 
 /// Whether a rule's run ends its scheduler, so that there is something to explain.

@@ -82,7 +82,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     results::check_why(&args.why, &args.show)?;
     let view = View {
         emulated_ratios: args.emulated_ratios,
-        ..results::view(&args.show)?
+        ..results::view(&args.show, args.workload.as_deref())?
     };
     if args.vm && !vm::inside() {
         let text = kept.as_ref().map(|(text, _)| text.as_str());

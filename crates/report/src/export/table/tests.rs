@@ -1,6 +1,7 @@
 //! Tables of results made by hand.
 
 use super::*;
+use crate::Exit;
 use crate::Measures;
 
 /// The usual table on a terminal that is so wide.
