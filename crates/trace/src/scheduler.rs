@@ -154,7 +154,7 @@ impl Scheduler {
     }
 }
 
-/// What stands between commas.
+/// A text between two commas.
 struct Part {
     text: String,
     /// It begins with the path of a file that exists: a `=` before its end is of the path.
