@@ -62,7 +62,7 @@ struct Place {
     path: String,
 }
 
-/// What a name is looked for.
+/// The place for which a name is looked for.
 enum Sought {
     /// The head of a circle of nodes.
     Head(usize),
@@ -196,7 +196,7 @@ impl<'a, M: Memory> Search<'a, M> {
         None
     }
 
-    /// What the policy's source calls a place: the way there from a global variable.
+    /// Names a place as the policy's source does: by the way there from a global variable.
     fn name(&mut self, sought: &Sought) -> Option<String> {
         let globals = self.memory.globals(self.types);
         let mut seen = BTreeSet::new();
@@ -267,7 +267,7 @@ impl<'a, M: Memory> Search<'a, M> {
         }
     }
 
-    /// What a pointer leads to: to the whole of a queue, where its type has only the beginning.
+    /// Returns the structure that a pointer leads to: the whole of a queue, where its type has only the beginning.
     fn whole(&self, structure: usize) -> usize {
         match self.whole {
             Some(whole) if self.tag(structure) == "lab_rq" => whole,

@@ -126,7 +126,7 @@ mod tests {
             of("runtime error (invalid CPU 9 (of 8)), in a timer callback"),
             ("invalid CPU 9 (of 8)", Some("in a timer callback"))
         );
-        // A kernel's: the place comes from the dump's stack.
+        // A kernel's place is from the dump's stack.
         assert_eq!(
             of("runtime error (invalid CPU 9 (of 8)), called at /a,b/x y.bpf.c:12 (x_enqueue)"),
             (

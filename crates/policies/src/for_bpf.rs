@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use crate::clang;
 
-/// Finds folders with headers for BPF, in their order: `vmlinux.h`, libbpf's and those of scx.
+/// Finds folders with headers for BPF, in their order: `vmlinux.h`, libbpf's and scx's.
 pub type FindHeaders = fn() -> Result<Vec<PathBuf>, String>;
 
 static HEADERS: OnceLock<FindHeaders> = OnceLock::new();

@@ -100,7 +100,7 @@ pub(crate) fn of_source(path: &Path) -> Result<Read, Diagnostics> {
         let lines = missing.iter().map(told).collect();
         return Err(Diagnostics { lines });
     }
-    // What comes with the program is the same for each.
+    // Headers of the program are the same for each.
     files.retain(|file| !headers.iter().any(|folder| file.starts_with(folder)));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parts = vec![(name.into_owned(), elf)];

@@ -165,7 +165,7 @@ impl Scheduler {
     }
 }
 
-/// The text between commas.
+/// A text between two commas.
 struct Part {
     text: String,
     /// It begins with the path of a file that exists: a `=` before its end is of the path.
