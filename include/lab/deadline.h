@@ -299,7 +299,7 @@ static __noinline bool dl_siblings_idle(s32 cpu)
 	lab_use_arena();
 	place = lab_place_of(cpu);
 	bpf_for(i, place->begin[LAB_LEVEL_CORE], place->end[LAB_LEVEL_CORE]) {
-		if (i != place->at && !dl_cpu_idle(lab_cpu_at(i)))
+		if (i != place->at && dl_cpu_at(lab_cpu_at(i))->online && !dl_cpu_idle(lab_cpu_at(i)))
 			return false;
 	}
 	return true;

@@ -54,11 +54,18 @@ void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
 void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
 		    struct scx_cpu_release_args *args)			\
 {									\
+	const struct cpumask *idle;					\
 	struct task_struct *p;						\
+	bool none;							\
 									\
 	if (lab_keeps_place)						\
 		return;							\
 	scx_bpf_reenqueue_local();					\
+	idle = scx_bpf_get_idle_cpumask();				\
+	none = bpf_cpumask_empty(idle);					\
+	scx_bpf_put_idle_cpumask(idle);					\
+	if (none)							\
+		return;							\
 	bpf_for_each(scx_dsq, p, dsq, 0) {				\
 		if (lab_kick_idle(p))					\
 			break;						\

@@ -56,10 +56,10 @@ fn a_stop_leaves_what_is_known() {
         if runs == 2 {
             // One more may have begun before the stop. Those without a run do not count.
             let others = counted(advice.runs - 1, "other scheduler");
-            assert!(
-                page.contains(&format!("none of {others} is better")),
-                "{page}"
-            );
+            let none = page.contains(&format!("none of {others} is better"));
+            let some = page.contains("Stay with `kernel` for now. The best so far is");
+            assert!(none != some, "{page}");
+            assert_eq!(some, page.contains("which is better"), "{page}");
         }
         rounds.push(advice.round);
     }

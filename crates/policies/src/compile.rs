@@ -71,9 +71,13 @@ impl Compiled {
     /// # Errors
     /// `refused`, if it is about no source, or the source cannot be compiled for BPF and simulated either.
     pub(crate) fn for_bpf(path: &Path, refused: Diagnostics) -> Result<Compiled, Diagnostics> {
-        // Not that there is no compiler, or no room.
+        // Not that there is no compiler or no room, or that the source cannot be read.
         let source = format!("{}:", path.display());
-        let Some(first) = refused.lines.iter().find(|line| line.starts_with(&source)) else {
+        let names_a_line = |line: &&String| {
+            let rest = line.strip_prefix(&source);
+            rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        let Some(first) = refused.lines.iter().find(names_a_line) else {
             return Err(refused);
         };
         let Ok(objects::Read {

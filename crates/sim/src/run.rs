@@ -238,9 +238,9 @@ fn verdict(
     checkers: Option<Checkers>,
 ) {
     (result.exit, result.message) = exit(end, time_limit);
-    // A stall is a violation, too, and the end itself says it.
-    let is_stall = result.exit == Exit::ErrorStall;
-    let violations = checkers.filter(|_| !is_stall).map(Checkers::finish);
+    // An ejection ends in the midst of ops, with locks held and tasks in nobody's hands; and a stall is a violation, too.
+    let is_whole = matches!(result.exit, Exit::Done | Exit::TimeLimit);
+    let violations = checkers.filter(|_| is_whole).map(Checkers::finish);
     let events = violations.as_ref().map_or(0, |found| found.count());
     let first = violations.iter().flat_map(|found| found.first());
     let races = end.races.iter().take(RACES_SHOWN).cloned();
