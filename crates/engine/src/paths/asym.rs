@@ -1,7 +1,7 @@
 //! Cores of different capacity under `-s kernel`: moves tasks that take more than their core has (`SD_ASYM_CPUCAPACITY` and
 //! misfit tasks in kernel/sched/fair.c).
 //!
-//! All of it is for machines whose cores differ. On others nothing is averaged.
+//! All of it is for machines whose cores differ. On others tasks have no utilisation.
 //!
 //! Model: no energy model, which phones have and then choose CPUs by (`find_energy_efficient_cpu()`), no utilisation
 //! clamps, and no average of what is runnable.

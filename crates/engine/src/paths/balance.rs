@@ -101,6 +101,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 attempt.due.set(now + interval_ms * 1_000_000);
             }
             next = next.min(attempt.due.get());
+            // It has work now.
+            if idle.fair.wanted.get().is_some() {
+                break;
+            }
         }
         next
     }
@@ -109,7 +113,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn newidle_source(&self, c: &Cpu) -> Option<&Cpu> {
         let mut places = self.domains.of(c.id).peekable();
         while let Some(place) = places.next() {
-            let found = self.source_for(c, place, places.peek().copied());
+            let found = self.source_for(c, place, places.peek().copied(), &[]);
             if let Some((src, _)) = found.filter(|(src, _)| self.fair_task_for(src, c.id)) {
                 return Some(src);
             }
@@ -117,19 +121,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         None
     }
 
-    /// The CPU that is to give tasks to `idle`, and how many at most. One whose tasks are all bound to other CPUs is left
-    /// out (`LBF_ALL_PINNED`); where some are, the domain above is to know (`LBF_SOME_PINNED`).
+    /// The CPU that is to give tasks to `idle`, or to one of the `takers`, and how many at most. One whose tasks are all bound
+    /// to other CPUs is left out (`LBF_ALL_PINNED`); where some are, the domain above is to know (`LBF_SOME_PINNED`).
     fn source_for(
         &self,
         idle: &Cpu,
         place: Place<'_>,
         parent: Option<Place<'_>>,
+        takers: &[&Cpu],
     ) -> Option<(&Cpu, usize)> {
         let mut bound = Vec::new();
         let mut source = || loop {
             let (group, nr_tasks) = self.busiest_group(place, &bound)?;
             let src = self.busiest_of(idle, group, &bound)?;
-            if self.has_fair_task_that_allows(src, idle.id) {
+            if self.has_fair_task_that_allows(src, idle.id)
+                || takers.iter().any(|rq| self.fair_task_for(src, rq.id))
+            {
                 return Some((src, nr_tasks));
             }
             bound.push(src.id);
@@ -173,14 +180,23 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return true;
         }
         let attempt = &idle.fair.attempts.0[place.level];
-        let Some((src, nr_tasks)) = self.source_for(idle, place, parent) else {
+        // Where no waiting task may run on this CPU, another idle one of the group takes it (`LBF_DST_PINNED`).
+        let group = place.local().cpus.iter().map(|&cpu| self.cpu(cpu));
+        let usable = |rq: &&Cpu| {
+            let is_free = rq.is_online() && self.is_idle_for_fair(rq.id);
+            is_free && rq.fair.wanted.get().is_none()
+        };
+        let takers: Vec<&Cpu> = [idle].into_iter().chain(group).filter(usable).collect();
+        let Some((src, nr_tasks)) = self.source_for(idle, place, parent, &takers) else {
             attempt.failed.set(0);
             return true;
         };
-        // Where no waiting task may run on this CPU, another idle one of the group takes it (`LBF_DST_PINNED`).
-        let group = place.local().cpus.iter().map(|&cpu| self.cpu(cpu));
-        let usable = |rq: &&Cpu| rq.is_online() && self.is_idle_for_fair(rq.id);
-        let mut takers = [idle].into_iter().chain(group.filter(usable));
+        // Another idle CPU is to take from there, and has not begun: what is left then is not known yet.
+        let takes = |rq: &Cpu| rq.fair.wanted.get().is_some_and(|(from, _)| from == src.id);
+        if self.cpus.iter().any(takes) {
+            return false;
+        }
+        let mut takers = takers.into_iter();
         if let Some(taker) = takers.find(|rq| self.fair_task_for(src, rq.id)) {
             attempt.failed.set(0);
             taker.fair.wanted.set(Some((src.id, nr_tasks)));
@@ -276,7 +292,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         let (kind, busiest, group) = busiest?;
-        if local_kind > kind {
+        if kind != Kind::Imbalanced && local_kind > kind {
             return None;
         }
         let more = sibling_imbalance(&busiest, &local);

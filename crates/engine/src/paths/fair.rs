@@ -126,6 +126,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq.fair.load.attach(load);
     }
 
+    /// `p` leaves the class, or has ended: its load leaves the CPU where it came last (`detach_task_cfs_rq()`,
+    /// `task_dead_fair()`).
+    pub(crate) fn detach_load(&self, c: &Cpu, p: &Task) {
+        let Some(rq) = p.fair.loads.take().map(|cpu| self.cpu(cpu)) else {
+            return;
+        };
+        self.update_load(c, rq);
+        p.fair.load.update(c.this.now.get(), 0);
+        rq.fair.load.detach(&p.fair.load);
+    }
+
     /// From now on a task of the class runs on `rq`, or none.
     fn update_busy(&self, c: &Cpu, rq: &Cpu, runs: bool) {
         let fair = &rq.fair;
@@ -225,13 +236,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.update_curr_fair_of(c, curr);
         }
         let initial = flags & enq::INITIAL != 0 || !p.fair.started.get();
+        // Its own entry must not count where it is placed, nor its weight before it came.
+        p.set_on_rq(OnRq::Migrating);
         self.attach_load(c, rq, p, initial);
         rq.nr_running.set(rq.nr_running.get() + 1);
         if initial {
             self.begin_utilisation(c, rq, p);
         }
-        // Its own entry must not count where it is placed.
-        p.set_on_rq(OnRq::Migrating);
         self.place_entity(rq, p, initial);
         p.set_on_rq(OnRq::Queued);
         if rq.curr.get() != Some(p.id) {
@@ -362,6 +373,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if running.is_none() && c.fair.queue.borrow().is_empty() && c.is_online() {
             self.newidle_balance(c);
+        } else {
+            c.fair.wanted.set(None);
         }
         let next = self.pick_eevdf(c, running)?;
         // In the kernel a task that is chosen again goes on without the timer until another task is enqueued or the
@@ -567,9 +580,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let is_free_near = |cpu: CpuId| {
             self.share_cache(cpu, target) && is_free(cpu) && self.asym_fits_cpu(p, cpu)
         };
+        if let Some(cpu) = [target, prev].into_iter().find(|&cpu| is_free_near(cpu)) {
+            return cpu;
+        }
         let recent = p.fair.recent_cpu.replace(Some(prev));
-        let warm = [Some(target), Some(prev), recent];
-        if let Some(cpu) = warm.into_iter().flatten().find(|&cpu| is_free_near(cpu)) {
+        if let Some(cpu) = recent.filter(|&cpu| is_free_near(cpu)) {
             return cpu;
         }
         if self.costs.is_asymmetric {
@@ -602,7 +617,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .or_else(|| near.find(|&cpu| is_free(cpu)))
                 .unwrap_or(target);
         }
-        near.take(nr).find(|&cpu| is_free(cpu)).unwrap_or(target)
+        let mut usable = near.filter(|&cpu| p.allows(cpu) && self.cpu(cpu).is_online());
+        usable
+            .by_ref()
+            .take(nr)
+            .find(|&cpu| is_free(cpu))
+            .unwrap_or(target)
     }
 
     /// How many CPUs of the cache of `target` a wakeup looks at (`SIS_UTIL`). Model: the number is renewed by the first

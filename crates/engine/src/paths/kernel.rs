@@ -103,7 +103,7 @@ pub(crate) struct Kernel<P, R> {
     /// Of each last-level cache, how far a wakeup of the fair class looks for an idle CPU.
     pub idle_scans: Vec<IdleScan>,
     pub domains: Domains,
-    /// Before that no idle CPU looks for running tasks to take (`nohz.next_balance`).
+    /// Before that no idle CPU looks for tasks to take (`nohz.next_balance`).
     pub next_idle_balance: Cell<u64>,
     pub tasks: TaskTable,
     pub population: Population,

@@ -307,6 +307,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn sched_ext_dead(&self, c: &Cpu, p: &Task) {
         self.scx_disable_and_exit_task(c, p);
         self.dl_release(c, p);
+        self.detach_load(c, p);
         self.record(c, Event::TaskExit { task: p.id });
         if !self.life.is_policy_dead() {
             self.policy.drop_task(p.id);

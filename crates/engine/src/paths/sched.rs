@@ -632,6 +632,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
         }
+        if old_class == Class::Fair && new_class != Class::Fair {
+            self.detach_load(c, p);
+        }
         if old_class == Class::Fair {
             self.reweight_entity(p, old_weight);
         } else if old_class == Class::Deadline && new_class != Class::Deadline {

@@ -56,12 +56,13 @@ pub(crate) struct FairRq {
     pub slice_end: Cell<u64>,
     /// Attempts to balance in a row that found nothing to move (`nr_balance_failed`).
     pub failed: Cell<u32>,
-    /// Of taking running tasks while it is idle.
+    /// Of taking tasks while it is idle.
     pub attempts: Attempts,
     /// While it is idle, another CPU has found that it is to take as many waiting tasks from there (`lb_env::src_cpu`,
     /// `imbalance`).
     pub wanted: Cell<Option<(CpuId, usize)>>,
-    /// Whether a task of the class runs, and how much of the time one did of late, of [`CAPACITY`] (`util_avg`).
+    /// Whether a task of the class runs, and how much of the time one did of late, of [`CAPACITY`]. Model: `util_avg`
+    /// without the part that goes with a task to another CPU.
     pub is_busy: Cell<bool>,
     pub busy: Average,
     /// The weight of its tasks of late; those that sleep fade (`load_avg`).

@@ -41,16 +41,18 @@ pub(crate) struct Average {
 const UNIT: u64 = 1_024;
 
 impl Average {
-    /// Up to `now` the value was `level`, at most 2^20.
+    /// Up to `now` the value was `level`.
     pub fn update(&self, now: u64, level: u64) {
         let since = self.at.get();
         if now <= since {
             return;
         }
         self.at.set(now);
-        let left = decay(now - since);
-        let average = self.value.get() * left + level * UNIT * ((1 << 32) - left);
-        self.value.set(average >> 32);
+        let left = u128::from(decay(now - since));
+        let before = u128::from(self.value.get());
+        // The weights of many tasks do not fit into 64 bits here.
+        let average = before * left + u128::from(level * UNIT) * ((1 << 32) - left);
+        self.value.set((average >> 32) as u64);
     }
 
     pub fn get(&self) -> u64 {

@@ -380,6 +380,8 @@ fn a_wakeup_goes_where_less_load_is() {
         workload.start = Start::Together;
         let mut scenario = Scenario::new(machine_of(2, 2, 1), workload, 1);
         scenario.normal_class = NormalClass::Fair;
+        // Else the waker's CPU is taken because the waker is about to sleep.
+        scenario.machine.sync_wakeups = false;
         let checked = run_checked(scenario, Stub::minimal());
         let mut wakeups = checked
             .events
@@ -390,4 +392,87 @@ fn a_wakeup_goes_where_less_load_is() {
             });
         assert_eq!(wakeups.next_back(), Some(expected), "{hogs:?}");
     }
+}
+
+/// The CPU that looks for its group must not run the task; another idle one of the group may (`LBF_DST_PINNED`).
+#[test]
+fn a_task_that_may_run_on_another_cpu_of_the_group_goes_there() {
+    let tasks = vec![widens("0,5"), on_cpus(hog("on 0", 300), "0")];
+    let checked = fair(machine_of(2, 4, 1), Start::Together, tasks);
+    let moved = moves(&checked);
+    let [(at, 0, 5, MigrationReach::Node)] = moved[..] else {
+        panic!("{moved:?}");
+    };
+    assert!(at < 50_000_000, "{at}");
+}
+
+/// A cache that is overloaded with tasks that are bound still takes one that has no place elsewhere: its idle CPU has room.
+#[test]
+fn an_overloaded_cache_takes_what_is_bound_to_its_idle_cpu() {
+    let bound = ["0", "5", "5", "6", "6", "7"];
+    let hogs = bound.map(|cpu| on_cpus(hog("bound", 300), cpu));
+    let tasks = [widens("0,4")].into_iter().chain(hogs).collect();
+    let checked = fair(machine_of(2, 4, 1), Start::Together, tasks);
+    let moved = moves(&checked);
+    let [(at, 0, 4, MigrationReach::Node)] = moved[..] else {
+        panic!("{moved:?}");
+    };
+    assert!(at < 60_000_000, "{at}");
+}
+
+/// The weights of 64 tasks of nice -20 are 5.7 million.
+#[test]
+fn heavy_loads_are_averaged_without_overflow() {
+    let tasks = (0..64).map(|_| {
+        let mut spec = hog("heavy", 2);
+        spec.nice = -20;
+        spec
+    });
+    let checked = fair(machine(1), Start::Together, tasks.collect());
+    assert!(makespan_ms(&checked) >= 128);
+}
+
+/// Children that end one after another leave no load behind: a task whose CPU has a hog goes to the CPU where they were.
+#[test]
+fn tasks_that_ended_are_no_load() {
+    let parent = task("parent", |n, _| {
+        Some(match n {
+            0..400 if n % 2 == 0 => Action::Fork(Box::new(on_cpus(hog("child", 1), "2"))),
+            0..400 => Action::Sleep(Duration::from_ms(2)),
+            400 => Action::Write {
+                to: ObjectId(0),
+                bytes: 1,
+            },
+            _ => return None,
+        })
+    });
+    let woken = task("woken", |n, _| {
+        Some(match n {
+            // Until its load is small.
+            0..60 if n % 2 == 0 => Action::Compute(Duration::from_us(10)),
+            0..60 => Action::Sleep(Duration::from_ms(10)),
+            60 => Action::SetAffinity("0,2,3".parse().unwrap()),
+            61 => Action::Read {
+                from: ObjectId(0),
+                limit: 1,
+            },
+            62 => Action::Compute(Duration::from_us(10)),
+            _ => return None,
+        })
+    });
+    let mut tasks = vec![on_cpus(woken, "0"), on_cpus(parent, "2")];
+    tasks.extend((0..2).map(|cpu| on_cpus(hog("bound", 2_000), &cpu.to_string())));
+    let workload = workload(vec![ObjectSpec::Pipe { capacity: 64 }], tasks);
+    let mut scenario = Scenario::new(machine_of(2, 2, 1), workload, 1);
+    scenario.normal_class = NormalClass::Fair;
+    scenario.machine.sync_wakeups = false;
+    let checked = run_checked(scenario, Stub::minimal());
+    let mut wakeups = checked
+        .events
+        .iter()
+        .filter_map(|&(_, _, event)| match event {
+            Event::Wakeup { task, to, .. } if task.0 == 0 => Some(to.0),
+            _ => None,
+        });
+    assert_eq!(wakeups.next_back(), Some(3));
 }
