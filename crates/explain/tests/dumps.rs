@@ -697,7 +697,7 @@ fn has_hole(sentence: &str) -> bool {
     !sentence.ends_with('.') || holes.iter().any(|hole| sentence.contains(hole))
 }
 
-/// Logs that were cut or changed, and whose lines are lost or mixed: whatever is told is a sentence.
+/// Logs that were cut or changed, and whose lines are lost or mixed, yield whole sentences only.
 #[test]
 fn no_sentence_of_a_damaged_text_lacks_its_object() {
     let mut state = 31_u64;

@@ -908,7 +908,7 @@ fn a_header_that_clashes_is_told_in_one_line() {
 }
 
 /// A source with headers of its own is refused natively and accepted by BPF: it runs as an object, with a line that says so.
-/// Where BPF refuses it, too, or a function is missing, the native compiler's words are told.
+/// Where BPF refuses it, too, or a function is missing, the native compiler's messages are shown.
 #[test]
 fn what_bpf_alone_accepts_runs_as_an_object() {
     if let Err(why) = schedlab_policies::clang::find() {

@@ -231,8 +231,8 @@ fn schbench_on_512_cpus_has_the_latencies_of_a_report() {
     }
 }
 
-/// The watchdog looks every 15 s for who has waited for 30: a task that is bound to the CPU of a real-time hog ejects every
-/// policy (sched-ext/scx, issue 1202). The kernel's own scheduler has no watchdog.
+/// The watchdog looks every 15 s for a task that has waited for 30 s. A task that is bound to the CPU of a real-time hog ejects
+/// every policy (sched-ext/scx, issue 1202). The kernel's own scheduler has no watchdog.
 #[test]
 fn a_task_bound_behind_a_real_time_hog_ejects_every_policy() {
     let tasks = r#""rt": {"policy": "SCHED_FIFO", "priority": 5, "cpus": [0], "run": 60000000, "loop": 1},

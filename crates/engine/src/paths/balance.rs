@@ -192,7 +192,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return true;
         };
         // Another idle CPU is to take from there, and has not begun: what is left then is not known yet.
-        let takes = |rq: &Cpu| rq.fair.wanted.get().is_some_and(|(from, _)| from == src.id);
+        // A real-time task may have come between: such a CPU does not count.
+        let takes = |rq: &Cpu| {
+            let takes = rq.fair.wanted.get().is_some_and(|(from, _)| from == src.id);
+            takes && rq.is_online() && self.is_idle_for_fair(rq.id)
+        };
         if self.cpus.iter().any(takes) {
             return false;
         }

@@ -610,19 +610,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let after = cpus.partition_point(|&cpu| cpu <= target);
         let (before, after) = cpus.split_at(after);
-        let mut near = after.iter().chain(before).copied();
+        let near = after.iter().chain(before).copied();
         if has_idle_core {
-            let idle_core = near.clone().find(|&cpu| core_is_idle(cpu) && is_free(cpu));
-            return idle_core
-                .or_else(|| near.find(|&cpu| is_free(cpu)))
-                .unwrap_or(target);
+            let mut free = near.filter(|&cpu| is_free(cpu));
+            let first = free.clone().next();
+            let of_idle_core = free.find(|&cpu| core_is_idle(cpu));
+            return of_idle_core.or(first).unwrap_or(target);
         }
-        let mut usable = near.filter(|&cpu| p.allows(cpu) && self.cpu(cpu).is_online());
-        usable
-            .by_ref()
-            .take(nr)
-            .find(|&cpu| is_free(cpu))
-            .unwrap_or(target)
+        let usable = near.filter(|&cpu| p.allows(cpu) && self.cpu(cpu).is_online());
+        let found = usable.take(nr).find(|&cpu| is_free(cpu));
+        found.unwrap_or(target)
     }
 
     /// How many CPUs of the cache of `target` a wakeup looks at (`SIS_UTIL`). Model: the number is renewed by the first

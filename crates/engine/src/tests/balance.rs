@@ -312,6 +312,16 @@ fn a_task_that_may_not_run_nearby_goes_to_another_cache() {
     assert!(at < 50_000_000, "{at}");
 }
 
+/// The CPU that a task woke up on for the last time.
+fn last_wakeup(checked: &Checked, woken: u32) -> u32 {
+    let events = checked.events.iter().rev();
+    let mut wakeups = events.filter_map(|&(_, _, event)| match event {
+        Event::Wakeup { task, to, .. } if task.0 == woken => Some(to.0),
+        _ => None,
+    });
+    wakeups.next().expect("it wakes up")
+}
+
 /// Where a task is woken that slept on CPU 0 and may run on all four CPUs of the cache, 200 ms after hogs began on the first
 /// ones.
 fn wakes_beside_hogs(nr_hogs: u32) -> u32 {
@@ -327,14 +337,7 @@ fn wakes_beside_hogs(nr_hogs: u32) -> u32 {
     let bound = (0..nr_hogs).map(|cpu| on_cpus(hog("bound", 400), &cpu.to_string()));
     let tasks = bound.chain([on_cpus(sleeper, "0")]).collect();
     let checked = fair(machine_of(1, 4, 1), Start::Together, tasks);
-    let mut wakeups = checked
-        .events
-        .iter()
-        .filter_map(|&(_, _, event)| match event {
-            Event::Wakeup { task, to, .. } if task.0 == nr_hogs => Some(to.0),
-            _ => None,
-        });
-    wakeups.next_back().expect("it wakes up")
+    last_wakeup(&checked, nr_hogs)
 }
 
 /// `SIS_UTIL`: with one hog, a quarter of the cache is busy (256² × 1.3689 / 1,024 = 87 of 1,024), and a wakeup looks at three
@@ -345,52 +348,54 @@ fn a_wakeup_in_a_busy_cache_looks_for_no_idle_cpu() {
     assert_eq!(wakes_beside_hogs(3), 0);
 }
 
+/// Where a task of little load wakes up that slept on CPU 0 and may run on the CPUs 2 and 3 of the other cache, too. `waker`
+/// runs on CPU 2 and writes to the pipe; `hogs` are bound to these CPUs.
+fn wakes_from_the_other_cache(waker: TaskSpec, hogs: &[u32]) -> u32 {
+    let woken = task("woken", |n, _| {
+        Some(match n {
+            // Until its load is small.
+            0..60 if n % 2 == 0 => Action::Compute(Duration::from_us(10)),
+            0..60 => Action::Sleep(Duration::from_ms(10)),
+            60 => Action::SetAffinity("0,2,3".parse().unwrap()),
+            61 => Action::Read {
+                from: PIPE,
+                limit: 1,
+            },
+            62 => Action::Compute(Duration::from_us(10)),
+            _ => return None,
+        })
+    });
+    let mut tasks = vec![on_cpus(woken, "0"), on_cpus(waker, "2")];
+    let hog_on = |cpu: &u32| on_cpus(hog("bound", 2_000), &cpu.to_string());
+    tasks.extend(hogs.iter().map(hog_on));
+    let workload = workload(vec![ObjectSpec::Pipe { capacity: 64 }], tasks);
+    let mut scenario = Scenario::new(machine_of(2, 2, 1), workload, 1);
+    scenario.normal_class = NormalClass::Fair;
+    // Else the waker's CPU is taken because the waker is about to sleep.
+    scenario.machine.sync_wakeups = false;
+    last_wakeup(&run_checked(scenario, Stub::minimal()), 0)
+}
+
+const PIPE: ObjectId = ObjectId(0);
+
 /// `wake_affine_weight()`: a task whose cache is busy goes to the waker's, which has hardly any load. Where two
 /// hogs are beside the waker, it stays.
 #[test]
 fn a_wakeup_goes_where_less_load_is() {
     for (hogs, expected) in [(&[0, 1][..], 3), (&[0, 1, 2, 2], 0)] {
-        let pipe = ObjectId(0);
-        let woken = task("woken", move |n, _| {
+        let waker = task("waker", |n, _| {
             Some(match n {
-                // Until its load is small.
-                0..60 if n % 2 == 0 => Action::Compute(Duration::from_us(10)),
-                0..60 => Action::Sleep(Duration::from_ms(10)),
-                60 => Action::SetAffinity("0,2,3".parse().unwrap()),
-                61 => Action::Read {
-                    from: pipe,
-                    limit: 1,
-                },
-                62 => Action::Compute(Duration::from_us(10)),
-                _ => return None,
-            })
-        });
-        let waker = task("waker", move |n, _| {
-            Some(match n {
-                1_400 => Action::Write { to: pipe, bytes: 1 },
+                1_400 => Action::Write { to: PIPE, bytes: 1 },
                 n if n > 1_400 => return None,
                 n if n % 2 == 0 => Action::Compute(Duration::from_us(10)),
                 _ => Action::Sleep(Duration::from_us(990)),
             })
         });
-        let mut tasks = vec![on_cpus(woken, "0"), on_cpus(waker, "2")];
-        let hog_on = |cpu: &u32| on_cpus(hog("bound", 2_000), &cpu.to_string());
-        tasks.extend(hogs.iter().map(hog_on));
-        let mut workload = workload(vec![ObjectSpec::Pipe { capacity: 64 }], tasks);
-        workload.start = Start::Together;
-        let mut scenario = Scenario::new(machine_of(2, 2, 1), workload, 1);
-        scenario.normal_class = NormalClass::Fair;
-        // Else the waker's CPU is taken because the waker is about to sleep.
-        scenario.machine.sync_wakeups = false;
-        let checked = run_checked(scenario, Stub::minimal());
-        let mut wakeups = checked
-            .events
-            .iter()
-            .filter_map(|&(_, _, event)| match event {
-                Event::Wakeup { task, to, .. } if task.0 == 0 => Some(to.0),
-                _ => None,
-            });
-        assert_eq!(wakeups.next_back(), Some(expected), "{hogs:?}");
+        assert_eq!(
+            wakes_from_the_other_cache(waker, hogs),
+            expected,
+            "{hogs:?}"
+        );
     }
 }
 
@@ -439,40 +444,9 @@ fn tasks_that_ended_are_no_load() {
         Some(match n {
             0..400 if n % 2 == 0 => Action::Fork(Box::new(on_cpus(hog("child", 1), "2"))),
             0..400 => Action::Sleep(Duration::from_ms(2)),
-            400 => Action::Write {
-                to: ObjectId(0),
-                bytes: 1,
-            },
+            400 => Action::Write { to: PIPE, bytes: 1 },
             _ => return None,
         })
     });
-    let woken = task("woken", |n, _| {
-        Some(match n {
-            // Until its load is small.
-            0..60 if n % 2 == 0 => Action::Compute(Duration::from_us(10)),
-            0..60 => Action::Sleep(Duration::from_ms(10)),
-            60 => Action::SetAffinity("0,2,3".parse().unwrap()),
-            61 => Action::Read {
-                from: ObjectId(0),
-                limit: 1,
-            },
-            62 => Action::Compute(Duration::from_us(10)),
-            _ => return None,
-        })
-    });
-    let mut tasks = vec![on_cpus(woken, "0"), on_cpus(parent, "2")];
-    tasks.extend((0..2).map(|cpu| on_cpus(hog("bound", 2_000), &cpu.to_string())));
-    let workload = workload(vec![ObjectSpec::Pipe { capacity: 64 }], tasks);
-    let mut scenario = Scenario::new(machine_of(2, 2, 1), workload, 1);
-    scenario.normal_class = NormalClass::Fair;
-    scenario.machine.sync_wakeups = false;
-    let checked = run_checked(scenario, Stub::minimal());
-    let mut wakeups = checked
-        .events
-        .iter()
-        .filter_map(|&(_, _, event)| match event {
-            Event::Wakeup { task, to, .. } if task.0 == 0 => Some(to.0),
-            _ => None,
-        });
-    assert_eq!(wakeups.next_back(), Some(3));
+    assert_eq!(wakes_from_the_other_cache(parent, &[0, 1]), 3);
 }
