@@ -423,11 +423,17 @@ pub(crate) fn scenario_of(machine: Machine, workload: Workload) -> Scenario {
 pub(crate) struct Events {
     pub events: Vec<(u64, u32, Event)>,
     pub affinities: Vec<(TaskId, CpuSet)>,
+    /// Tasks that no measure of tasks counts.
+    pub starters: Vec<TaskId>,
     /// Objects that calls of tasks share.
     pub shared_locks: Vec<LockId>,
 }
 
 impl Listener for Events {
+    fn define_starter(&mut self, task: TaskId) {
+        self.starters.push(task);
+    }
+
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
         self.affinities.push((task, meta.affinity.clone()));
     }

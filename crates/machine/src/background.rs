@@ -100,9 +100,22 @@ mod tests {
             assert!(quiet.background.is_empty(), "{name}");
             let mut machine = Machine::builtin(name).unwrap();
             machine.background.clear();
-            assert_eq!(quiet.paths, machine.paths, "{name}");
+            assert_eq!(quiet, machine, "{name}");
         }
         assert!(Machine::builtin("pdp-11:quiet").is_err());
         assert!(Machine::builtin("laptop:loud").is_err());
+    }
+
+    #[test]
+    fn a_profile_file_can_be_quiet() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mine.toml");
+        let path = path.to_str().unwrap();
+        let mut machine = with(&[("period_us", "5000"), ("run_us", "20"), ("per_cpu", "true")]);
+        let machine = machine.as_mut().unwrap();
+        std::fs::write(path, machine.to_toml()).unwrap();
+        assert_eq!(Machine::find(path).unwrap(), *machine);
+        machine.background.clear();
+        assert_eq!(Machine::find(&format!("{path}:quiet")).unwrap(), *machine);
     }
 }

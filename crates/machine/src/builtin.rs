@@ -14,10 +14,8 @@ impl Machine {
 
     /// Returns the built-in profile of that name; `NAME:quiet` is the same without the tasks that run beside any workload.
     pub fn builtin(name: &str) -> Result<Machine, ProfileError> {
-        if let Some(base) = name.strip_suffix(":quiet") {
-            let mut machine = Machine::builtin(base)?;
-            machine.background.clear();
-            return Ok(machine);
+        if let Some(base) = name.strip_suffix(QUIET) {
+            return Ok(Machine::builtin(base)?.without_background());
         }
         match BUILTIN.iter().find(|&&(known, _)| known == name) {
             Some((name, text)) => Machine::from_toml(&format!("machines/{name}.toml"), text),
@@ -28,8 +26,16 @@ impl Machine {
         }
     }
 
-    /// Returns a built-in profile by name, or a profile file by path.
+    fn without_background(mut self) -> Machine {
+        self.background.clear();
+        self
+    }
+
+    /// Returns a built-in profile by name, or a profile file by path; with `:quiet` at the end as [`Machine::builtin`].
     pub fn find(name_or_path: &str) -> Result<Machine, ProfileError> {
+        if let Some(base) = name_or_path.strip_suffix(QUIET) {
+            return Ok(Machine::find(base)?.without_background());
+        }
         match Machine::file(name_or_path)? {
             Some(text) => Machine::from_toml(name_or_path, &text),
             None => Machine::builtin(name_or_path),
@@ -49,6 +55,9 @@ impl Machine {
         })
     }
 }
+
+/// The end of the name of a machine without background.
+const QUIET: &str = ":quiet";
 
 fn known() -> String {
     Machine::builtin_names().collect::<Vec<_>>().join(", ")

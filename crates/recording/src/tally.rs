@@ -1,5 +1,7 @@
 //! The same measures of a recording and of its replay.
 
+use std::collections::BTreeSet;
+
 use schedlab_report::histogram::Histogram;
 use schedlab_trace::{CpuId, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
 use schedlab_workload::recorded::{Measured, OTHER};
@@ -140,7 +142,8 @@ impl Tally {
 #[derive(Clone, Debug, Default)]
 pub struct Replayed {
     tally: Tally,
-    starter: Option<TaskId>,
+    /// The main thread and the machine's background.
+    starters: BTreeSet<TaskId>,
     /// By task: its name; `None` if it does not count.
     names: Vec<Option<String>>,
 }
@@ -163,7 +166,7 @@ impl Replayed {
     }
 
     fn counts(&self, task: TaskId) -> bool {
-        self.starter != Some(task) && self.names.get(task.index()).is_some_and(Option::is_some)
+        !self.starters.contains(&task) && self.names.get(task.index()).is_some_and(Option::is_some)
     }
 }
 
@@ -188,7 +191,7 @@ impl OfTask {
 
 impl Listener for Replayed {
     fn define_starter(&mut self, task: TaskId) {
-        self.starter = Some(task);
+        self.starters.insert(task);
     }
 
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {

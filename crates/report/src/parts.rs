@@ -1,5 +1,7 @@
 //! Measures by task, for each part of a workload that is composed of several.
 
+use std::collections::BTreeSet;
+
 use schedlab_trace::event::PrevState;
 use schedlab_trace::{CpuId, Event, Instant, Listener, TaskId};
 
@@ -12,8 +14,8 @@ const LATENCY_NS_MAX: u64 = 1 << 40;
 /// Hears whose tasks run and wait.
 pub struct PartsRecorder {
     parts: Vec<Part>,
-    /// The main thread, which creates the first tasks of all parts in order.
-    starter: Option<TaskId>,
+    /// The main thread, which creates the first tasks of all parts in order, and tasks of no part.
+    starters: BTreeSet<TaskId>,
     /// First tasks so far.
     nr_first: u32,
     tasks: Vec<Known>,
@@ -51,7 +53,7 @@ impl PartsRecorder {
         });
         PartsRecorder {
             parts: parts.collect(),
-            starter: None,
+            starters: BTreeSet::new(),
             nr_first: 0,
             tasks: Vec::new(),
         }
@@ -102,15 +104,15 @@ impl PartsRecorder {
 
 impl Listener for PartsRecorder {
     fn define_starter(&mut self, task: TaskId) {
-        self.starter = Some(task);
+        self.starters.insert(task);
     }
 
     fn record(&mut self, at: Instant, _: CpuId, event: Event) {
         match event {
             Event::TaskNew { task, parent } => {
                 let part = match parent {
-                    _ if self.starter == Some(task) => None,
-                    Some(parent) if self.starter != Some(parent) => self.known(parent).part,
+                    _ if self.starters.contains(&task) => None,
+                    Some(parent) if !self.starters.contains(&parent) => self.known(parent).part,
                     // Others may create tasks before the main thread has come to all of its own.
                     _ => {
                         let number = self.nr_first;

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -163,13 +163,14 @@ pub struct MetricsRecorder {
     ipis: Cell<u64>,
     ticks: Cell<u64>,
     work: Cell<u64>,
-    /// Threads that only create tasks: they are in no count of tasks.
+    /// The first thread that only creates tasks: it is in no count of tasks.
     starter: Cell<Option<TaskId>>,
-    /// On whose queue that one is while it is runnable.
-    starter_on: Cell<Option<CpuId>>,
-    /// Further ones, of a real workload of several processes, and whether there are any.
+    /// Further ones, of a real workload of several processes or of the machine's background, and whether there are any.
     has_other_starters: Cell<bool>,
     other_starters: RefCell<BTreeSet<TaskId>>,
+    /// On whose queue each of these is while it is runnable, and how many are.
+    starters_on: RefCell<BTreeMap<TaskId, CpuId>>,
+    nr_starters_on: Cell<u32>,
     /// Since when things count.
     begin: Cell<Instant>,
     end: Cell<Option<Instant>>,
@@ -234,9 +235,10 @@ impl MetricsRecorder {
             ticks: Cell::new(0),
             work: Cell::new(0),
             starter: Cell::new(None),
-            starter_on: Cell::new(None),
             has_other_starters: Cell::new(false),
             other_starters: RefCell::default(),
+            starters_on: RefCell::default(),
+            nr_starters_on: Cell::new(0),
             begin: Cell::new(Instant::ZERO),
             end: Cell::new(None),
             heard: Cell::new(Instant::ZERO),
@@ -288,7 +290,18 @@ impl MetricsRecorder {
         self.choices.borrow_mut().begins(at);
     }
 
-    /// A switch from or to the starter, which is runnable, counts as one from or to no task.
+    /// A starter is on the queue of a CPU, or can no longer run.
+    #[cold]
+    fn starter_is_on(&self, task: TaskId, cpu: Option<CpuId>) {
+        let mut on = self.starters_on.borrow_mut();
+        match cpu {
+            Some(cpu) => on.insert(task, cpu),
+            None => on.remove(&task),
+        };
+        self.nr_starters_on.set(on.len() as u32);
+    }
+
+    /// A switch from or to a starter, which is runnable, counts as one from or to no task.
     #[cold]
     fn starter_switches(
         &self,
@@ -296,13 +309,24 @@ impl MetricsRecorder {
         prev: &mut Option<(TaskId, PrevState)>,
         next: &mut Option<TaskId>,
     ) {
-        if let Some((task, state)) = prev.take_if(|(task, _)| self.is_starter(*task))
-            && self.starter.get() == Some(task)
-        {
+        if let Some((task, state)) = prev.take_if(|(task, _)| self.is_starter(*task)) {
             let runnable = matches!(state, PrevState::Preempted | PrevState::Yielded);
-            self.starter_on.set(runnable.then_some(cpu));
+            self.starter_is_on(task, runnable.then_some(cpu));
         }
-        next.take_if(|task| self.is_starter(*task));
+        if let Some(task) = next.take_if(|task| self.is_starter(*task)) {
+            self.starter_is_on(task, Some(cpu));
+        }
+    }
+
+    /// Takes the starters out of the numbers of runnable tasks of the machine and of a CPU.
+    #[cold]
+    fn without_starters(&self, cpu: CpuId, runnable: u32, queue: u32) -> (u32, u32) {
+        let on = self.starters_on.borrow();
+        let here = on.values().filter(|on| **on == cpu).count() as u32;
+        (
+            runnable.saturating_sub(on.len() as u32),
+            queue.saturating_sub(here),
+        )
     }
 
     /// Which events the world shows.
@@ -736,8 +760,8 @@ impl Recorder for MetricsRecorder {
             self.starter.set(Some(task));
         }
         let on = self.choices.borrow_mut().forget(task);
-        if self.starter.get() == Some(task) && on.is_some() {
-            self.starter_on.set(on);
+        if on.is_some() {
+            self.starter_is_on(task, on);
         }
     }
 
@@ -782,9 +806,8 @@ impl Recorder for MetricsRecorder {
                 mut runnable,
                 mut queue,
             } => {
-                if let Some(on) = self.starter_on.get() {
-                    runnable = runnable.saturating_sub(1);
-                    queue -= u32::from(on == cpu && queue > 0);
+                if self.nr_starters_on.get() > 0 {
+                    (runnable, queue) = self.without_starters(cpu, runnable, queue);
                 }
                 self.cpus[cpu.index()].schedule_entered.set(at);
                 let mut choices = self.choices.borrow_mut();
@@ -810,15 +833,13 @@ impl Recorder for MetricsRecorder {
             } => {
                 let mut next = next;
                 let mut prev = prev.map(|prev| (prev, prev_state));
-                if self.starter_on.get().is_some() || self.has_other_starters.get() {
+                if self.nr_starters_on.get() > 0 || self.has_other_starters.get() {
                     self.starter_switches(cpu, &mut prev, &mut next);
                 }
                 self.choices.borrow_mut().switch(at, cpu, prev, next);
             }
             Event::Wakeup { task, to, .. } if self.is_starter(task) => {
-                if self.starter.get() == Some(task) {
-                    self.starter_on.set(Some(to));
-                }
+                self.starter_is_on(task, Some(to));
             }
             Event::Wakeup { task, since, .. } => {
                 self.choices.borrow_mut().wakeup(at, task, since);
@@ -846,8 +867,8 @@ impl Recorder for MetricsRecorder {
                 self.lock(lock).held().released(held.ns());
             }
             Event::Migrate { task, to, .. } if self.is_starter(task) => {
-                if self.starter.get() == Some(task) {
-                    self.starter_on.set(self.starter_on.get().map(|_| to));
+                if let Some(on) = self.starters_on.borrow_mut().get_mut(&task) {
+                    *on = to;
                 }
             }
             // Where a task is put before it begins is no migration.
@@ -859,7 +880,7 @@ impl Recorder for MetricsRecorder {
             Event::Begin => self.begins(at),
             Event::Running { task } => {
                 if self.is_starter(task) {
-                    self.starter_on.set(Some(cpu));
+                    self.starter_is_on(task, Some(cpu));
                 } else {
                     let mut choices = self.choices.borrow_mut();
                     choices.counting(task, |task| task.found_running(at, cpu));

@@ -226,6 +226,42 @@ fn several_starters_are_in_no_count() {
     );
 }
 
+/// The main thread and a daemon are on queues at once.
+#[test]
+fn queues_are_counted_without_any_starter() {
+    let recorder = recorder(Sources::ALL);
+    let [main, daemon] = [TaskId(7), TaskId(8)];
+    for task in [main, daemon] {
+        recorder.define_starter(task);
+        recorder.define_task(task, &meta(0));
+    }
+    let enter = |runnable, queue| Event::ScheduleEnter { runnable, queue };
+    play(
+        &recorder,
+        &[
+            (0, 0, wakeup(main, 0)),
+            (1, 0, wakeup(daemon, 1)),
+            (2, 0, wakeup(A, 0)),
+            // Without both 1 and 1, then 1 and 0.
+            (10, 0, enter(3, 2)),
+            (20, 1, enter(3, 1)),
+            (30, 1, switch(None, Some(daemon))),
+            (40, 1, switch(Some((daemon, PrevState::Blocked)), None)),
+            // Without the main thread 1 and 1.
+            (50, 0, enter(2, 2)),
+            (60, 0, Event::End),
+        ],
+    );
+    check(
+        &recorder,
+        &[
+            ("runqueue.len_mean", 1.0),
+            ("runqueue.len_max", 1.0),
+            ("runqueue.cpu_len_mean", 2.0 / 3.0),
+        ],
+    );
+}
+
 #[test]
 fn schedule_and_queue_lengths() {
     let recorder = recorder(Sources::ALL);

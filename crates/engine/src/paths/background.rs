@@ -53,7 +53,11 @@ pub(crate) fn specs(machine: &Machine) -> Vec<(TaskSpec, CpuId)> {
                 },
                 nice: task.nice(),
                 class: SchedClass::Normal,
-                affinity: task.per_cpu.then_some(own),
+                // The whole machine: the workload's CPUs (`--taskset`) are not its own.
+                affinity: Some(match task.per_cpu {
+                    true => own,
+                    false => CpuSet::all(nr_cpus as usize),
+                }),
                 address_space: None,
                 start: Instant::from_ns(start),
                 working_set_bytes: 0,

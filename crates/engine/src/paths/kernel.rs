@@ -354,7 +354,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for (number, (spec, cpu)) in (0..).zip(specs) {
             let start = spec.start.ns();
             let task = self.new_task(spec, None, cpu, STREAM_BACKGROUND - number);
-            self.population.add_daemon();
+            self.population.add_daemon(task.id);
             self.set_task_timer(Timer::Task(task.id), cpu, start);
         }
     }

@@ -147,7 +147,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Tells recorder and policy of a new task.
     pub(crate) fn introduce_task(&self, c: &Cpu, p: &Task) {
-        if self.is_starter(p) {
+        if self.is_starter(p) || self.population.is_daemon(p.id) {
             self.recorder.define_starter(p.id);
         }
         self.define_task(p);

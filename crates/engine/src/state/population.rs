@@ -17,7 +17,9 @@ pub(crate) struct Population {
     nr_runnable: Cell<u32>,
     /// Pending timers of tasks: sleeps and starts.
     nr_timers: Cell<u32>,
-    /// Tasks of the machine's background: a timer each while they sleep.
+    /// Tasks of the machine's background, which are made one after another: the first one's number, and how many. Each has a
+    /// timer while it sleeps.
+    first_daemon: Cell<u32>,
     nr_daemons: Cell<u32>,
 }
 
@@ -42,8 +44,17 @@ impl Population {
     }
 
     /// The machine has one more task that runs beside any workload.
-    pub fn add_daemon(&self) {
+    pub fn add_daemon(&self, task: TaskId) {
+        if self.nr_daemons.get() == 0 {
+            self.first_daemon.set(task.0);
+        }
         self.nr_daemons.set(self.nr_daemons.get() + 1);
+    }
+
+    /// Returns whether a task is one of them.
+    pub fn is_daemon(&self, task: TaskId) -> bool {
+        let first = self.first_daemon.get();
+        (first..first + self.nr_daemons.get()).contains(&task.0)
     }
 
     /// First tasks that have not been created yet.

@@ -22,7 +22,7 @@ fn machine_with(nr_cpus: usize, daemon: Background) -> schedlab_machine::Machine
     machine
 }
 
-/// CPU time that each task but `workload` ran, by CPU.
+/// The CPU and the task of each switch to a task that is not of the `workload`.
 fn daemons_ran_on(checked: &Checked, workload: &[u32]) -> Vec<(u32, u32)> {
     let events = checked.events.iter();
     let switches = events.filter_map(|&(_, cpu, event)| match event {
@@ -77,11 +77,37 @@ fn each_cpu_has_its_own_or_there_is_one() {
     let mut pairs: Vec<(u32, u32)> = bound.clone();
     pairs.sort_unstable();
     pairs.dedup();
-    // Three daemons, each on one CPU alone, besides the task itself.
-    assert!(pairs.len() >= 3, "{pairs:?}");
+    assert_eq!(pairs, [(0, 1), (1, 2), (2, 3)]);
     assert!(bound.len() > 100, "{}", bound.len());
     let free = ran(false);
     assert!((35..=70).contains(&free.len()), "{}", free.len());
+}
+
+/// Measures of tasks do not count daemons.
+#[test]
+fn a_daemon_is_no_task_of_a_measure() {
+    let define = |machine| {
+        let scenario = scenario_of(machine, workload(Vec::new(), vec![hog("h", 5)]));
+        let checked = run_checked(scenario, Stub::fifo(&[]));
+        checked.is_done();
+        checked.end.recorder.1.starters
+    };
+    assert_eq!(define(machine(2)), []);
+    let own = define(machine_with(2, daemon(1_000, 10, true)));
+    assert_eq!(own, [TaskId(1), TaskId(2)]);
+    let one = define(machine_with(2, daemon(1_000, 10, false)));
+    assert_eq!(one, [TaskId(1)]);
+}
+
+/// A daemon without a CPU of its own is not confined with the workload (`--taskset`).
+#[test]
+fn a_daemon_leaves_the_cpus_of_a_confined_workload() {
+    let machine = machine_with(2, daemon(1_000, 300, false));
+    let mut scenario = scenario_of(machine, workload(Vec::new(), vec![hog("h", 50)]));
+    scenario.allowed = Some("0".parse().unwrap());
+    let checked = run_checked(scenario, Stub::fifo(&[]));
+    let ran = daemons_ran_on(&checked, &[0]);
+    assert!(ran.contains(&(1, 1)), "{ran:?}");
 }
 
 /// Tasks that wait for each other are found, though daemons wake for ever.
