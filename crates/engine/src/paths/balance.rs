@@ -12,7 +12,7 @@
 //! Model: the CPU whose tick it is decides for all idle ones, which takes no time; a group is as full as it has tasks,
 //! without their averages; all cores are alike (no `SD_ASYM_PACKING`, no capacities of kinds of cores).
 
-use schedlab_trace::{CpuId, Recorder};
+use schedlab_trace::{CpuId, CpuSet, Recorder};
 
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
@@ -42,6 +42,14 @@ struct Stats {
     nr_idle: i64,
     nr_cpus: i64,
     nr_cores: i64,
+}
+
+impl Stats {
+    /// A CPU whose tasks are all bound does not count.
+    fn leave_out(&mut self, rq: &Cpu, nr_fair: usize) {
+        self.nr_running -= i64::from(rq.nr_running.get());
+        self.nr_fair -= nr_fair as i64;
+    }
 }
 
 /// `sibling_imbalance()`: how many tasks the busiest group has more than the local one, for each core.
@@ -96,8 +104,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let attempt = &idle.fair.attempts.0[place.level];
             if now >= attempt.due.get() {
                 let balanced = self.balance_domain(c, idle, place, places.peek().copied());
-                let again = balanced && attempt.was_balanced.replace(balanced);
-                let interval_ms = place.domain.nr_cpus * if again { 2 } else { 1 };
+                let interval_ms = place.domain.nr_cpus * if balanced { 2 } else { 1 };
                 attempt.due.set(now + interval_ms * 1_000_000);
             }
             next = next.min(attempt.due.get());
@@ -130,42 +137,36 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         parent: Option<Place<'_>>,
         takers: &[&Cpu],
     ) -> Option<(&Cpu, usize)> {
-        let mut bound = Vec::new();
+        let groups = &place.domain.groups;
+        let mut stats: Vec<Stats> = groups.iter().map(|group| self.stats(group)).collect();
+        let mut bound = CpuSet::empty(self.cpus.len());
+        let mut is_bound = false;
         let mut source = || loop {
-            let (group, nr_tasks) = self.busiest_group(place, &bound)?;
-            let src = self.busiest_of(idle, group, &bound)?;
+            let (group, nr_tasks) = self.busiest_group(place, &stats)?;
+            let src = self.busiest_of(idle, &groups[group], &bound)?;
+            is_bound |= self.is_fair_task_bound(src, idle.id);
             if self.has_fair_task_that_allows(src, idle.id)
                 || takers.iter().any(|rq| self.fair_task_for(src, rq.id))
             {
                 return Some((src, nr_tasks));
             }
-            bound.push(src.id);
+            bound.insert(src.id);
+            stats[group].leave_out(src, self.nr_fair(src));
         };
         let found = source();
         if let Some(parent) = parent {
-            let some = found.is_some_and(|(src, _)| !self.fair_task_for(src, idle.id));
-            let waits = |&cpu: &CpuId| self.fair_task_waits(self.cpu(cpu));
-            let is_bound = some || bound.iter().any(waits);
             parent.local().is_imbalanced.set(is_bound);
         }
         found
     }
 
     /// `sched_balance_find_src_rq()`.
-    fn busiest_of(&self, idle: &Cpu, group: &Group, bound: &[CpuId]) -> Option<&Cpu> {
-        let fair = self.online_of(group, bound);
-        let fair = fair.filter(|rq| self.nr_fair(rq) > 0 && !self.is_too_slow_for(idle, rq));
+    fn busiest_of(&self, idle: &Cpu, group: &Group, bound: &CpuSet) -> Option<&Cpu> {
+        let cpus = group.cpus.iter().filter(|&&cpu| !bound.contains(cpu));
+        let fair = cpus
+            .map(|&cpu| self.cpu(cpu))
+            .filter(|rq| rq.is_online() && self.nr_fair(rq) > 0 && !self.is_too_slow_for(idle, rq));
         fair.max_by_key(|rq| (self.nr_fair(rq), std::cmp::Reverse(rq.id)))
-    }
-
-    /// The CPUs of a group, but those whose tasks are all bound.
-    fn online_of<'k, 'g>(
-        &'k self,
-        group: &'g Group,
-        bound: &'g [CpuId],
-    ) -> impl Iterator<Item = &'k Cpu> + use<'k, 'g, P, R> {
-        let cpus = group.cpus.iter().filter(|cpu| !bound.contains(cpu));
-        cpus.map(|&cpu| self.cpu(cpu)).filter(|rq| rq.is_online())
     }
 
     /// `sched_balance_rq()`. Returns whether there is nothing to do.
@@ -234,7 +235,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `update_sg_lb_stats()`.
-    fn stats(&self, group: &Group, bound: &[CpuId]) -> Stats {
+    fn stats(&self, group: &Group) -> Stats {
         let mut stats = Stats {
             nr_running: 0,
             nr_fair: 0,
@@ -242,7 +243,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             nr_cpus: 0,
             nr_cores: group.nr_cores,
         };
-        for rq in self.online_of(group, bound) {
+        let cpus = group.cpus.iter().map(|&cpu| self.cpu(cpu));
+        for rq in cpus.filter(|rq| rq.is_online()) {
             stats.nr_running += i64::from(rq.nr_running.get());
             stats.nr_fair += self.nr_fair(rq) as i64;
             stats.nr_idle += i64::from(self.is_idle_for_fair(rq.id));
@@ -266,29 +268,28 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 
-    /// `sched_balance_find_src_group()` for an idle CPU of the group `local`: the group that has most to do, if some of its
-    /// tasks are to move, and how many at most.
-    fn busiest_group<'d>(
+    /// `sched_balance_find_src_group()` for an idle CPU of a group: the number of the group that has most to do by the `stats` of
+    /// each, if some of its tasks are to move, and how many at most.
+    fn busiest_group(
         &self,
-        Place { domain, group, .. }: Place<'d>,
-        bound: &[CpuId],
-    ) -> Option<(&'d Group, usize)> {
-        let (before, after) = domain.groups.split_at(group);
-        let (local, after) = after.split_first().expect("the group of the idle CPU");
-        let local = self.stats(local, bound);
-        let is_imbalanced = domain.groups[group].is_imbalanced.get();
-        let local_kind = Self::kind(domain, &local, is_imbalanced);
-        let mut busiest: Option<(Kind, Stats, &Group)> = None;
-        for group in after.iter().chain(before) {
-            let stats = self.stats(group, bound);
+        Place { domain, group, .. }: Place<'_>,
+        stats: &[Stats],
+    ) -> Option<(usize, usize)> {
+        let kind = |group: usize| {
+            let is_imbalanced = domain.groups[group].is_imbalanced.get();
+            Self::kind(domain, &stats[group], is_imbalanced)
+        };
+        let (local, local_kind) = (&stats[group], kind(group));
+        let mut busiest: Option<(Kind, &Stats, usize)> = None;
+        for group in (group + 1..stats.len()).chain(0..group) {
+            let (stats, kind) = (&stats[group], kind(group));
             if stats.nr_fair == 0 {
                 continue;
             }
             // update_sd_pick_busiest()
-            let kind = Self::kind(domain, &stats, group.is_imbalanced.get());
             let order = |kind: Kind, stats: &Stats| (kind, -stats.nr_idle, stats.nr_running);
-            let is_busier = match &busiest {
-                Some((other, its, _)) => order(kind, &stats) > order(*other, its),
+            let is_busier = match busiest {
+                Some((other, its, _)) => order(kind, stats) > order(other, its),
                 None => true,
             };
             if is_busier {
@@ -299,7 +300,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if kind != Kind::Imbalanced && local_kind > kind {
             return None;
         }
-        let more = sibling_imbalance(&busiest, &local);
+        let more = sibling_imbalance(busiest, local);
         let forced = kind == Kind::Imbalanced || domain.spreads && more > 1;
         if !forced && kind != Kind::Overloaded {
             let differs = local.nr_idle > busiest.nr_idle + 1;

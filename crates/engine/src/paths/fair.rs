@@ -99,6 +99,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         all.any(|p| p.allows(cpu))
     }
 
+    /// Whether a task waits that must not run on `cpu`.
+    pub(crate) fn is_fair_task_bound(&self, rq: &Cpu, cpu: CpuId) -> bool {
+        let queue = rq.fair.queue.borrow();
+        let mut waiting = queue.iter().map(|&task| self.task(task));
+        waiting.any(|p| !p.allows(cpu))
+    }
+
     /// Brings a CPU's load up to the local time of `c`, before its tasks change.
     fn update_load(&self, c: &Cpu, rq: &Cpu) {
         rq.fair
@@ -115,7 +122,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             load.begin(now, u64::from(p.load_weight()));
         }
         load.update(now, 0);
-        let before = p.fair.loads.replace(Some(rq.id));
+        let before = p.fair.load_cpu.replace(Some(rq.id));
         if before == Some(rq.id) {
             return;
         }
@@ -129,7 +136,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `p` leaves the class, or has ended: its load leaves the CPU where it came last (`detach_task_cfs_rq()`,
     /// `task_dead_fair()`).
     pub(crate) fn detach_load(&self, c: &Cpu, p: &Task) {
-        let Some(rq) = p.fair.loads.take().map(|cpu| self.cpu(cpu)) else {
+        let Some(rq) = p.fair.load_cpu.take().map(|cpu| self.cpu(cpu)) else {
             return;
         };
         self.update_load(c, rq);
@@ -542,7 +549,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return prev;
         }
         // wake_affine_weight()
-        let loads = p.fair.loads.get();
+        let loads = p.fair.load_cpu.get();
         let load_of = |cpu: CpuId| {
             let rq = self.cpu(cpu);
             self.update_load(c, rq);

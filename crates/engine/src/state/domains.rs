@@ -149,8 +149,6 @@ pub(crate) struct Attempt {
     pub due: Cell<u64>,
     /// Attempts in a row that found a busier group, but nothing that waits (`nr_balance_failed`).
     pub failed: Cell<u32>,
-    /// It found nothing to do last time: it looks half as often.
-    pub was_balanced: Cell<bool>,
 }
 
 #[cfg(test)]

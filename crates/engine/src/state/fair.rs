@@ -29,9 +29,9 @@ pub(crate) struct Entity {
     pub last_ran: Cell<u64>,
     /// Where it ran before it woke up the last time (`recent_used_cpu`).
     pub recent_cpu: Cell<Option<CpuId>>,
-    /// Its weight while it could run, 0 while it slept, averaged (`sched_avg::load_avg`), and whose load that is a part of.
+    /// Its weight while it could run, 0 while it slept, averaged (`sched_avg::load_avg`), and the CPU whose load it is a part of.
     pub load: Average,
-    pub loads: Cell<Option<CpuId>>,
+    pub load_cpu: Cell<Option<CpuId>>,
     /// Where cores differ in capacity.
     pub utilisation: Utilisation,
 }

@@ -160,6 +160,23 @@ fn a_lock_of_a_process_is_shared_by_its_threads() {
     assert_eq!(waits([None, None]), []);
 }
 
+/// The time of a run in which CPU 0 writes five messages, and CPU 1 reads them later.
+fn five_messages(objects: &[SharedObject], transfer_llc_ps: u64) -> u64 {
+    let mut machine = free_memory(2, objects);
+    machine.memory.transfer_llc_ps = transfer_llc_ps;
+    let read_later = task("r", move |n, _| match n {
+        0 => Some(Action::SleepUntil(Instant::from_ns(2_000_000))),
+        1..=5 => Some(Action::Read {
+            from: ObjectId(0),
+            limit: 1,
+        }),
+        _ => None,
+    });
+    let tasks = vec![sender(0, 0, 5), on_cpus(read_later, "1")];
+    let checked = run(machine, sockets(1), tasks);
+    checked.end.makespan.unwrap().ns()
+}
+
 /// Each line that another CPU has written costs a transfer; what a CPU has written itself costs nothing here.
 #[test]
 fn a_line_costs_a_transfer_after_another_cpu_wrote_it() {
@@ -168,25 +185,10 @@ fn a_line_costs_a_transfer_after_another_cpu_wrote_it() {
         lines: 3,
         ..object(&[KernelPath::Send, KernelPath::Receive], Scope::Object)
     };
-    let pair = |transfer_llc_ps, shared: bool| {
-        let data = std::slice::from_ref(&data);
-        let mut machine = free_memory(2, if shared { data } else { &[] });
-        machine.memory.transfer_llc_ps = transfer_llc_ps;
-        let read_later = task("r", move |n, _| match n {
-            0 => Some(Action::SleepUntil(Instant::from_ns(2_000_000))),
-            1..=5 => Some(Action::Read {
-                from: ObjectId(0),
-                limit: 1,
-            }),
-            _ => None,
-        });
-        let tasks = vec![sender(0, 0, 5), on_cpus(read_later, "1")];
-        let checked = run(machine, sockets(1), tasks);
-        checked.end.makespan.unwrap().ns()
-    };
+    let data = std::slice::from_ref(&data);
     // The first read moves four lines of one microsecond each: the counter's and three more.
-    let with_lines = pair(1_000_000, true) - pair(1_000_000, false);
-    let free = pair(0, true) - pair(0, false);
+    let with_lines = five_messages(data, 1_000_000) - five_messages(&[], 1_000_000);
+    let free = five_messages(data, 0) - five_messages(&[], 0);
     assert_eq!((with_lines, free), (4_000, 0));
 }
 
@@ -198,25 +200,11 @@ fn a_message_moves_with_its_buffer() {
         per_cpu: Some(2),
         ..object(&[KernelPath::Send, KernelPath::Receive], Scope::Message)
     };
-    let end = |objects: &[SharedObject], transfer_llc_ps| {
-        let mut machine = free_memory(2, objects);
-        machine.memory.transfer_llc_ps = transfer_llc_ps;
-        let read_later = task("r", move |n, _| match n {
-            0 => Some(Action::SleepUntil(Instant::from_ns(2_000_000))),
-            1..=5 => Some(Action::Read {
-                from: ObjectId(0),
-                limit: 1,
-            }),
-            _ => None,
-        });
-        let tasks = vec![sender(0, 0, 5), on_cpus(read_later, "1")];
-        let checked = run(machine, sockets(1), tasks);
-        checked.end.makespan.unwrap().ns()
-    };
-    let moved = end(std::slice::from_ref(&message), 1_000_000) - end(&[], 1_000_000);
+    let message = std::slice::from_ref(&message);
+    let moved = five_messages(message, 1_000_000) - five_messages(&[], 1_000_000);
     // Five messages, two lines each, a microsecond a line.
     assert_eq!(moved, 10_000);
-    assert_eq!(end(std::slice::from_ref(&message), 0), end(&[], 0));
+    assert_eq!(five_messages(message, 0), five_messages(&[], 0));
 }
 
 /// Buffers that one CPU takes and another frees go through the common list, under its lock: here each second one.
