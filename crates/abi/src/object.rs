@@ -706,7 +706,9 @@ fn policy_options(
                 };
                 OptionKind::Integer { min, max }
             }
-            Shape::Enum(at) => OptionKind::Choice(options::words(&types.enumerators(at))),
+            Shape::Enum(at) => {
+                OptionKind::Choice(schedlab_trace::options::words(&types.enumerators(at)))
+            }
             _ => continue,
         };
         let raw = bytes_at(file, variable.address, bytes);
@@ -715,7 +717,7 @@ fn policy_options(
         found.push(PolicyOption {
             name: variable.name.clone(),
             default,
-            kind: kind.documented(doc.as_deref(), default),
+            kind: options::documented(kind, doc.as_deref(), default),
             doc,
             address: variable.address,
             bytes,

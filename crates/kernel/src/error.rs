@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use schedlab_trace::options::OptionError;
+
 use crate::exit::Exit;
 
 /// Why something on the real kernel's side was not done.
@@ -47,6 +49,9 @@ pub enum Error {
         diagnostics: String,
     },
     /// An option of a policy has a wrong name or value.
+    #[error(transparent)]
+    Options(OptionError),
+    /// An option of a policy cannot be set, or it lacks a variable.
     #[error("scheduler '{policy}': {problem}")]
     Option {
         /// The policy.
@@ -139,6 +144,7 @@ impl Error {
             self,
             Error::UnknownPolicy { .. }
                 | Error::Compile { .. }
+                | Error::Options(_)
                 | Error::Option { .. }
                 | Error::Rejected { .. }
                 | Error::NotAttached { .. }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Enum64};
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapType, ObjectBuilder, OpenObject};
+use schedlab_trace::options::{self, OptionKind};
 
 use crate::error::{Doing as _, Error, Result};
 use crate::exit::Exit;
@@ -88,7 +89,7 @@ fn is_option(variable: &Variable) -> bool {
     !variable.name.starts_with("__")
         && !variable.name.starts_with("scx_")
         && !variable.name.ends_with("_dump_len")
-        && matches!(variable.kind, Kind::Bool | Kind::Int { .. } | Kind::Enum(_))
+        && variable.option_kind().is_some()
 }
 
 fn btf_of(object: &Object) -> Result<Btf<'_>> {
@@ -404,37 +405,15 @@ fn encode_options(
     variables: &[Variable],
     settings: &[(String, String)],
 ) -> Result<Vec<(usize, Vec<u8>)>> {
-    let wrong = |problem: String| Error::Option {
-        policy: policy.name.clone(),
-        problem,
-    };
-    let mut bytes = Vec::new();
-    for (index, (name, value)) in settings.iter().enumerate() {
-        if settings[..index].iter().any(|(known, _)| known == name) {
-            return Err(wrong(format!("option '{name}' is given twice")));
-        }
-        let variable = variables
-            .iter()
-            .filter(|v| is_option(v))
-            .find(|v| v.name == *name)
-            .ok_or_else(|| {
-                let known: Vec<&str> = variables
-                    .iter()
-                    .filter(|v| is_option(v))
-                    .map(|v| v.name.as_str())
-                    .collect();
-                wrong(if known.is_empty() {
-                    format!("unknown option '{name}': it has none")
-                } else {
-                    format!("unknown option '{name}': it has {}", known.join(", "))
-                })
-            })?;
-        bytes.push((
-            variable.offset,
-            vars::encode(variable, value).map_err(&wrong)?,
-        ));
-    }
-    Ok(bytes)
+    let options: Vec<&Variable> = variables.iter().filter(|v| is_option(v)).collect();
+    let named: Vec<(&str, &OptionKind)> = options
+        .iter()
+        .filter_map(|v| Some((v.name.as_str(), v.option_kind()?)))
+        .collect();
+    let values = options::read(&policy.name, &named, settings).map_err(Error::Options)?;
+    let bytes =
+        |(index, value): (usize, i128)| (options[index].offset, options[index].encode(value));
+    Ok(values.into_iter().map(bytes).collect())
 }
 
 /// Sets options, the scx headers' constants, and the room for the kernel's exit dump.

@@ -1,13 +1,15 @@
 //! Global variables of a BPF object, found and set by name through its BTF.
 //!
 //! A policy's knobs are its `const volatile` globals (`.rodata`), as is the custom for sched_ext
-//! schedulers. The rules for their values are the same as for the simulator: `true`/`false`,
-//! integers, and enumerators in lower case without the prefix they share.
+//! schedulers. Their values are written as for the simulator ([`schedlab_trace::options`]).
+
+use std::ffi::OsStr;
 
 use libbpf_rs::btf::types::{
     Array, Composite, DataSec, Enum, Enum64, Int, IntEncoding, MemberAttr, Var,
 };
 use libbpf_rs::btf::{Btf, BtfKind, BtfType};
+use schedlab_trace::options::{self, OptionKind};
 
 /// Where a variable is and what it holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,18 +24,11 @@ pub struct Variable {
     pub kind: Kind,
 }
 
-/// Types that can be set by a text.
+/// The type of a variable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// `bool`
-    Bool,
-    /// An integer.
-    Int {
-        /// Whether it can be negative.
-        signed: bool,
-    },
-    /// An enum: names as users write them, with their values.
-    Enum(Vec<(String, i64)>),
+    /// One whose values a user can write.
+    Option(OptionKind),
     /// A struct, by its tag.
     Struct(String),
     /// Anything else.
@@ -54,7 +49,7 @@ pub fn of_section(btf: &Btf<'_>, section: &str) -> Vec<Variable> {
                 name: var.name()?.to_string_lossy().into_owned(),
                 offset: info.offset as usize,
                 size: info.size,
-                kind: kind_of(ty),
+                kind: kind_of(ty, info.size),
             })
         })
         .collect();
@@ -62,25 +57,25 @@ pub fn of_section(btf: &Btf<'_>, section: &str) -> Vec<Variable> {
     found
 }
 
-fn kind_of(ty: BtfType<'_>) -> Kind {
+fn kind_of(ty: BtfType<'_>, size: usize) -> Kind {
+    let bits = u32::try_from(size * 8).unwrap_or(u32::MAX).min(64);
+    let integer = |min, max| Kind::Option(OptionKind::Integer { min, max });
     match ty.kind() {
+        BtfKind::Int if bits == 0 => Kind::Other,
         BtfKind::Int => match Int::try_from(ty).map(|int| int.encoding) {
-            Ok(IntEncoding::Bool) => Kind::Bool,
-            Ok(IntEncoding::Signed | IntEncoding::Char) => Kind::Int { signed: true },
-            Ok(_) => Kind::Int { signed: false },
+            Ok(IntEncoding::Bool) => Kind::Option(OptionKind::Bool),
+            Ok(IntEncoding::Signed | IntEncoding::Char) => {
+                let half = 1 << (bits - 1);
+                integer(-half, half - 1)
+            }
+            Ok(_) => integer(0, (1 << bits) - 1),
             Err(_) => Kind::Other,
         },
         BtfKind::Enum => Enum::try_from(ty).map_or(Kind::Other, |e| {
-            named(
-                e.iter()
-                    .filter_map(|m| Some((m.name?.to_string_lossy().into_owned(), m.value))),
-            )
+            choice(e.iter().filter_map(|m| Some((m.name?, m.value.into()))))
         }),
         BtfKind::Enum64 => Enum64::try_from(ty).map_or(Kind::Other, |e| {
-            named(e.iter().filter_map(|m| {
-                let value = i64::try_from(m.value).ok()?;
-                Some((m.name?.to_string_lossy().into_owned(), value))
-            }))
+            choice(e.iter().filter_map(|m| Some((m.name?, m.value.into()))))
         }),
         BtfKind::Struct => Kind::Struct(
             ty.name()
@@ -91,84 +86,30 @@ fn kind_of(ty: BtfType<'_>) -> Kind {
     }
 }
 
-/// `LOCK_TAS`, `LOCK_QUEUED` are written `tas`, `queued`.
-fn named(members: impl Iterator<Item = (String, i64)>) -> Kind {
-    let members: Vec<(String, i64)> = members.collect();
-    let prefix = common_prefix(members.iter().map(|(name, _)| name.as_str()));
-    Kind::Enum(
-        members
-            .iter()
-            .map(|(name, value)| (name[prefix..].to_lowercase(), *value))
-            .collect(),
-    )
+fn choice<'a>(members: impl Iterator<Item = (&'a OsStr, i128)>) -> Kind {
+    let members: Vec<(String, i128)> = members
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
+        .collect();
+    let named: Vec<(&str, i128)> = members
+        .iter()
+        .map(|(name, value)| (name.as_str(), *value))
+        .collect();
+    Kind::Option(OptionKind::Choice(options::words(&named)))
 }
 
-/// Length of what all names begin with, up to and including an underscore. A single name loses its
-/// first part.
-fn common_prefix<'a>(names: impl Iterator<Item = &'a str>) -> usize {
-    let mut names = names.peekable();
-    let Some(first) = names.next() else { return 0 };
-    if names.peek().is_none() {
-        return first.find('_').map_or(0, |at| at + 1);
+impl Variable {
+    /// Returns the values that it takes as an option, if it can be one.
+    pub fn option_kind(&self) -> Option<&OptionKind> {
+        match &self.kind {
+            Kind::Option(kind) => Some(kind),
+            Kind::Struct(_) | Kind::Other => None,
+        }
     }
-    let shared = names.fold(first.len(), |len, name| {
-        first
-            .bytes()
-            .zip(name.bytes())
-            .take(len)
-            .take_while(|(a, b)| a == b)
-            .count()
-    });
-    first[..shared].rfind('_').map_or(0, |at| at + 1)
-}
 
-/// Returns the bytes of `text` as a value of `variable`.
-///
-/// # Errors
-/// Says what would be right.
-pub fn encode(variable: &Variable, text: &str) -> Result<Vec<u8>, String> {
-    let name = &variable.name;
-    let value: i128 = match &variable.kind {
-        Kind::Bool => match text {
-            // Alone an option is switched on.
-            "" | "true" | "1" | "on" | "yes" => 1,
-            "false" | "0" | "off" | "no" => 0,
-            _ => return Err(format!("{name}={text}: must be true or false")),
-        },
-        Kind::Int { .. } => {
-            let digits = text.replace('_', "");
-            let parsed = match digits.strip_prefix("0x") {
-                Some(hex) => i128::from_str_radix(hex, 16),
-                None => digits.parse(),
-            };
-            parsed.map_err(|_| format!("{name}={text}: must be an integer"))?
-        }
-        Kind::Enum(members) => match members.iter().find(|(member, _)| member == text) {
-            Some((_, value)) => i128::from(*value),
-            None => {
-                let known: Vec<&str> = members.iter().map(|(m, _)| m.as_str()).collect();
-                return Err(format!(
-                    "{name}={text}: must be one of {}",
-                    known.join(", ")
-                ));
-            }
-        },
-        Kind::Struct(_) | Kind::Other => {
-            return Err(format!(
-                "{name} cannot be set: it is not a bool, integer or enum"
-            ));
-        }
-    };
-    let bits = u32::try_from(variable.size * 8).map_err(|_| format!("{name} is too large"))?;
-    let (min, max) = match &variable.kind {
-        Kind::Int { signed: true } => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
-        Kind::Enum(_) => (i128::from(i64::MIN), i128::from(i64::MAX)),
-        _ => (0, (1_i128 << bits) - 1),
-    };
-    if value < min || value > max {
-        return Err(format!("{name}={text}: must be {min} to {max}"));
+    /// Returns the bytes of one of its values.
+    pub fn encode(&self, value: i128) -> Vec<u8> {
+        value.to_le_bytes()[..self.size].to_vec()
     }
-    Ok(value.to_le_bytes()[..variable.size].to_vec())
 }
 
 /// Name, offset in bytes and size of each member of a struct; arrays have the size of an element.
@@ -248,48 +189,27 @@ fn size_of(ty: BtfType<'_>) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn variable(kind: Kind, size: usize) -> Variable {
-        Variable {
-            name: "knob".to_owned(),
-            offset: 0,
-            size,
-            kind,
-        }
+    #[test]
+    fn a_value_has_the_bytes_of_its_variable() {
+        let bytes = |size, value| {
+            let variable = Variable {
+                name: "knob".to_owned(),
+                offset: 0,
+                size,
+                kind: Kind::Other,
+            };
+            variable.encode(value)
+        };
+        assert_eq!(bytes(1, 255), [255]);
+        assert_eq!(bytes(8, -1), [255; 8]);
+        assert_eq!(bytes(4, 7), [7, 0, 0, 0]);
     }
 
     #[test]
-    fn enumerators_lose_what_they_share() {
-        let names = ["LOCK_KIND_TAS", "LOCK_KIND_TRY", "LOCK_KIND_QUEUED"];
-        let kind = named(names.iter().zip(0..).map(|(n, v)| ((*n).to_owned(), v)));
-        let expected = [("tas", 0), ("try", 1), ("queued", 2)];
-        assert_eq!(
-            kind,
-            Kind::Enum(
-                expected
-                    .iter()
-                    .map(|(n, v)| ((*n).to_owned(), *v))
-                    .collect()
-            )
-        );
-        assert_eq!(common_prefix(["ab", "ac"].into_iter()), 0);
-        assert_eq!(common_prefix(["ONE_THING"].into_iter()), 4);
-    }
-
-    #[test]
-    fn values_are_checked() {
-        let byte = variable(Kind::Int { signed: false }, 1);
-        assert_eq!(encode(&byte, "255"), Ok(vec![255]));
-        assert!(encode(&byte, "256").unwrap_err().contains("0 to 255"));
-        let signed = variable(Kind::Int { signed: true }, 8);
-        assert_eq!(encode(&signed, "-1"), Ok(vec![255; 8]));
-        assert_eq!(encode(&byte, "0x1f"), Ok(vec![31]));
-        assert!(encode(&signed, "ten").unwrap_err().contains("integer"));
-        let flag = variable(Kind::Bool, 1);
-        assert_eq!(encode(&flag, "true"), Ok(vec![1]));
-        assert_eq!(encode(&flag, ""), Ok(vec![1]));
-        assert!(encode(&flag, "2").is_err());
-        let choice = variable(Kind::Enum(vec![("a".into(), 0), ("b".into(), 7)]), 4);
-        assert_eq!(encode(&choice, "b"), Ok(vec![7, 0, 0, 0]));
-        assert!(encode(&choice, "c").unwrap_err().contains("one of a, b"));
+    fn enumerators_are_words() {
+        let names = ["LOCK_KIND_TAS", "LOCK_KIND_TRY"].map(OsStr::new);
+        let kind = choice(names.into_iter().zip(3..));
+        let words = [("tas".to_owned(), 3), ("try".to_owned(), 4)];
+        assert_eq!(kind, Kind::Option(OptionKind::Choice(words.to_vec())));
     }
 }

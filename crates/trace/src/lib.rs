@@ -9,6 +9,7 @@ pub mod check;
 pub mod cpuset;
 pub mod event;
 pub mod id;
+pub mod options;
 pub mod scheduler;
 pub mod time;
 pub mod words;

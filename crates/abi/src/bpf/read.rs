@@ -508,7 +508,10 @@ fn option(elf: &Elf, variable: &Variable) -> Option<PolicyOption> {
                 .iter()
                 .map(|(name, value)| (name.as_str(), *value))
                 .collect();
-            (OptionKind::Choice(options::words(&values)), *signed)
+            (
+                OptionKind::Choice(schedlab_trace::options::words(&values)),
+                *signed,
+            )
         }
         _ => return None,
     };

@@ -396,12 +396,15 @@ fn options_reach_the_policy(inside: &Inside<'_>) -> Result<String, String> {
         || format!("{exit:?}"),
     )?;
     for (wrong, expected) in [
-        (("numbre", "1"), "unknown option"),
-        (("number", "many"), "integer"),
+        (
+            ("numbre", "1"),
+            "knobs has no option `numbre` (did you mean `number`?)",
+        ),
+        (("number", "many"), "a whole number"),
         (("kind", "third"), "first, second"),
     ] {
         match Loaded::load(&knobs, &set(&[wrong])) {
-            Err(Error::Option { problem, .. }) if problem.contains(expected) => {}
+            Err(Error::Options(error)) if error.to_string().contains(expected) => {}
             Err(other) => return Err(format!("{wrong:?}: {other}")),
             Ok(_) => return Err(format!("{wrong:?} was taken")),
         }
