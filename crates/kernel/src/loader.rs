@@ -142,11 +142,7 @@ impl Started {
         let (start, deadline) = (calls(), Instant::now() + CALL_TIMEOUT);
         while calls() <= start {
             if !self.is_running() {
-                return Err(self.problem(&format!(
-                    "has attached the scheduler '{}', which has ended: {}",
-                    self.ops_name,
-                    self.why()
-                )));
+                return Err(self.ended_early());
             }
             if Instant::now() > deadline {
                 return Err(self.problem(&format!(
@@ -159,6 +155,22 @@ impl Started {
             thread::sleep(POLL);
         }
         Ok(())
+    }
+
+    /// The error of a scheduler that has ended before the kernel has called it: its ejection, if the loader tells one.
+    fn ended_early(&self) -> Error {
+        let why = self.why();
+        let exit = self.exit();
+        if exit.kind != 0 {
+            return Error::Ejected {
+                policy: self.ops_name.clone(),
+                exit: Box::new(exit),
+            };
+        }
+        self.problem(&format!(
+            "has attached the scheduler '{}', which has ended: {why}",
+            self.ops_name
+        ))
     }
 
     fn problem(&self, problem: &str) -> Error {
@@ -316,13 +328,12 @@ fn exit_line(line: &str) -> Option<Exit> {
         .iter()
         .find(|(reason, _)| text.starts_with(reason))?;
     let rest = text[reason.len()..].trim();
-    let message = rest
-        .strip_prefix('(')
-        .and_then(|rest| rest.strip_suffix(')'));
+    let message = rest.strip_prefix('(').unwrap_or_default();
     Some(Exit {
         kind: *kind,
         reason: (*reason).to_owned(),
-        message: message.unwrap_or_default().to_owned(),
+        // The line of a message with line breaks has no end.
+        message: message.strip_suffix(')').unwrap_or(message).to_owned(),
         ..Exit::default()
     })
 }
@@ -390,14 +401,15 @@ mod tests {
         assert_eq!(exit.message, "x[12] failed to run for 5.001s");
         let exit = exit_line("EXIT: unregistered from user space").unwrap();
         assert!(exit.is_normal() && exit.message.is_empty());
+        // A message with a line break.
+        let exit = exit_line("EXIT: scx_bpf_error (bad state:").unwrap();
+        assert_eq!((exit.kind, exit.message.as_str()), (1025, "bad state:"));
         assert!(exit_line("EXIT: who knows").is_none());
         assert!(exit_line("no word").is_none());
     }
 
     #[test]
     fn a_program_says_its_version_or_does_not() {
-        assert!(version("sh").is_none_or(|line| !line.is_empty()));
-        assert_eq!(version("true").is_some(), version("true").is_some());
         assert!(version("no-such-program-here").is_none());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("loader");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use schedlab_report::origin::Beside as _;
 use schedlab_report::{Exit as RunExit, Heard, Measures, MetricsRecorder, Sources};
 use schedlab_trace::check::{Checkers, Start, Violations};
+use schedlab_trace::options::OptionError;
 use schedlab_trace::{Listener, Scheduler};
 
 use crate::error::{At as _, Error, Result};
@@ -53,10 +54,11 @@ pub fn check(scheduler: &Scheduler) -> Result<()> {
         return load::check_options(&policy::resolve(name)?, options);
     }
     match options.first() {
-        Some((option, _)) => Err(Error::Option {
+        Some((option, _)) => Err(Error::Options(OptionError::Unknown {
             policy: name.to_owned(),
-            problem: format!("unknown option '{option}': the kernel's own scheduler has none"),
-        }),
+            option: option.clone(),
+            known: Vec::new(),
+        })),
         None => Ok(()),
     }
 }
@@ -203,6 +205,15 @@ impl Outcome {
         }
     }
 
+    /// The scheduler of a loader was not there any more after the run, for a reason in words: the kernel tells it to the loader
+    /// alone. An ejection that the loader has told of says more.
+    fn of_ended(&mut self, why: String) {
+        if matches!(self.exit, RunExit::Done | RunExit::Ejected) {
+            self.exit = RunExit::Ejected;
+            self.message = Some(why);
+        }
+    }
+
     /// Of a run that there was none of, beside others that are kept.
     pub fn not_run(error: &Error) -> Outcome {
         Self::new(RunExit::NotRun, Some(error.to_string()))
@@ -250,9 +261,8 @@ pub fn run_told(scheduler: &Scheduler, job: &Job, listener: &mut dyn Listener) -
     let mut outcome = observed.judge(exit, job);
     if let Some((version, why)) = started {
         outcome.loader = version;
-        // The kernel tells the reason to its loader alone.
-        if let (RunExit::Ejected, Some(why)) = (outcome.exit, why) {
-            outcome.message = Some(why);
+        if let Some(why) = why {
+            outcome.of_ended(why);
         }
     }
     Ok(outcome)
@@ -528,7 +538,7 @@ mod tests {
     fn the_kernels_own_has_no_options() {
         assert!(check(&Scheduler::plain(Scheduler::KERNELS_OWN)).is_ok());
         let error = check(&Scheduler::parse("kernel:a=1")).unwrap_err();
-        assert!(error.to_string().contains("unknown option 'a'"), "{error}");
+        assert_eq!(error.to_string(), "kernel has no option `a`: it has none");
         let error = check(&Scheduler::parse("/od:d/x.bpf.c:a=1")).unwrap_err();
         assert!(error.to_string().contains("/od:d/x.bpf.c"), "{error}");
     }
@@ -569,6 +579,25 @@ mod tests {
             let end = End::Exited(ExitStatus::from_raw(0)).under(running);
             let outcome = judge(end, Some(Exit::default()), &[], &job);
             assert_eq!(outcome.exit, expected);
+        }
+    }
+
+    /// The loader dies after the last look at its scheduler, and tells no reason.
+    #[test]
+    fn a_run_whose_loader_is_gone_at_its_end_does_not_count() {
+        let why = || "the scheduler 'x' has ended: its loader has ended".to_owned();
+        for (exit, expected) in [
+            (RunExit::Done, RunExit::Ejected),
+            (RunExit::Ejected, RunExit::Ejected),
+            (RunExit::ErrorBpf, RunExit::ErrorBpf),
+            (RunExit::Timeout, RunExit::Timeout),
+            (RunExit::CommandFailed, RunExit::CommandFailed),
+        ] {
+            let mut outcome = Outcome::new(exit, None);
+            outcome.of_ended(why());
+            assert_eq!(outcome.exit, expected);
+            let is_told = expected == RunExit::Ejected;
+            assert_eq!(outcome.message.is_some(), is_told);
         }
     }
 

@@ -152,6 +152,51 @@ fn a_loader_that_writes_or_asks_what_changes_runs_each_time() {
     std::fs::remove_file("written-by-a-loader").unwrap();
 }
 
+/// `env` looks for a program by execve() alone.
+#[test]
+fn a_program_that_was_missing_is_a_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let folders = ["first", "second"].map(|name| folder.path().join(name));
+    let put = |folder: &Path, chosen: u32| {
+        std::fs::create_dir_all(folder).unwrap();
+        let program = folder.join("my-loader");
+        let object = object("loaded").display().to_string();
+        let text = format!("#!/bin/sh\nexec {LOADER} {object} set chosen {chosen} run prepare 0\n");
+        std::fs::write(&program, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+    };
+    put(&folders[1], 7);
+    let path = folders.each_ref().map(|folder| folder.display());
+    let [first, second] = path;
+    let spec = SimSpec {
+        scheduler: Scheduler::plain(format!("exec:env PATH={first}:{second} my-loader")),
+        ..spec("loaded", "")
+    };
+    let (bytes, is_kept) = keeping(&spec, Some(&kept));
+    assert!(!is_kept);
+    assert_eq!(keeping(&spec, Some(&kept)), (bytes.clone(), true));
+    put(&folders[0], 5);
+    let (changed, is_kept) = keeping(&spec, Some(&kept));
+    assert!(!is_kept && changed != bytes);
+}
+
+#[test]
+fn a_file_of_the_virtual_kernel_is_no_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let loader = format!("{LOADER} {}", object("state").display());
+    // `cat` asks for the status of the descriptor.
+    let line = "cat /proc/cpuinfo /sys/devices/system/cpu/online > /dev/null";
+    let spec = SimSpec {
+        scheduler: Scheduler::plain(format!("exec:sh -c '{line}; exec {loader}'")),
+        ..spec("state", "")
+    };
+    for expected in [false, true] {
+        assert_eq!(keeping(&spec, Some(folder.path())).1, expected);
+    }
+}
+
 #[test]
 fn an_object_decides_alike_whoever_loads_it() {
     let of_loader = attempt("state", "set runs 1000000").unwrap();
