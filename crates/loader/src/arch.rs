@@ -39,6 +39,9 @@ pub enum Call {
     Readlink,
     ReadlinkAt,
     Statfs,
+    /// Runs the program at `path` untouched, and is noted.
+    Execute,
+    ExecuteAt,
     /// Changes what is at the path of argument 0.
     Change(Change),
     /// The same at the paths of arguments 0 and 1.
@@ -80,6 +83,8 @@ const COMMON: &[(c_long, Call)] = &[
     (libc::SYS_faccessat2, Call::AccessAt),
     (libc::SYS_readlinkat, Call::ReadlinkAt),
     (libc::SYS_statfs, Call::Statfs),
+    (libc::SYS_execve, Call::Execute),
+    (libc::SYS_execveat, Call::ExecuteAt),
     (libc::SYS_truncate, Call::Change(Change::Other)),
     (libc::SYS_mkdirat, Call::ChangeAt(Change::MakeFolder)),
     (libc::SYS_mknodat, Call::ChangeAt(Change::Other)),

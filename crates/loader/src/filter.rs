@@ -6,6 +6,9 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use libc::{c_long, c_ulong, sock_filter};
 use rustix::net::{
@@ -14,6 +17,7 @@ use rustix::net::{
 };
 
 use crate::arch::{self, Call};
+use crate::notify::{self, Asked, Next, Reply};
 
 /// `SECCOMP_SET_MODE_FILTER`, `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
 const SET_MODE_FILTER: c_ulong = 1;
@@ -108,15 +112,23 @@ pub struct Supervised {
     pub child: Child,
     /// Where its calls arrive.
     pub listener: OwnedFd,
+    /// A call that has arrived while it was started.
+    pub asked: Option<Asked>,
     /// The host gives it other addresses each time.
     pub is_random: bool,
 }
 
-/// Starts a program under the filter.
+/// How often a thread looks whether the program has started.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Starts a program under the filter. The filter holds its start, too: `executes` is called for each such call.
 ///
 /// # Errors
 /// If it cannot be started, or the host lets nobody supervise.
-pub fn start(command: &mut Command) -> io::Result<Supervised> {
+pub fn start(
+    command: &mut Command,
+    mut executes: impl FnMut(&Asked) + Send,
+) -> io::Result<Supervised> {
     let (ours, theirs) = UnixStream::pair()?;
     let program = program();
     let channel = theirs.as_raw_fd();
@@ -124,14 +136,49 @@ pub fn start(command: &mut Command) -> io::Result<Supervised> {
     unsafe {
         command.pre_exec(move || enter(&program, channel));
     }
-    let child = command.spawn()?;
-    drop(theirs);
-    let (listener, is_random) = receive(ours.as_fd())?;
-    Ok(Supervised {
-        child,
-        listener,
-        is_random,
+    let has_started = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // This thread waits for the start, and the child dies with it (`PR_SET_PDEATHSIG`): another one lets it start.
+        let supervision = scope.spawn(|| {
+            let (listener, is_random) = receive(ours.as_fd())?;
+            // With an error the listener is closed, and the start fails.
+            let asked = until_started(&listener, &has_started, &mut executes)?;
+            Ok::<_, io::Error>((listener, is_random, asked))
+        });
+        let child = command.spawn();
+        drop(theirs);
+        has_started.store(true, Ordering::SeqCst);
+        let supervised = supervision.join().expect("it does not panic");
+        let child = child?;
+        let (listener, is_random, asked) = supervised?;
+        Ok(Supervised {
+            child,
+            listener,
+            asked,
+            is_random,
+        })
     })
+}
+
+/// Lets a program start; answers with its first other call, if that arrives before this ends.
+fn until_started(
+    listener: &OwnedFd,
+    has_started: &AtomicBool,
+    executes: &mut impl FnMut(&Asked),
+) -> io::Result<Option<Asked>> {
+    loop {
+        // Nothing that is asked before the start comes after this look.
+        let is_last = has_started.load(Ordering::SeqCst);
+        match notify::next(listener, LOOK)? {
+            Next::Asked(asked) if arch::call(asked.number) == Some(Call::Execute) => {
+                executes(&asked);
+                asked.answer(listener, Reply::Untouched);
+            }
+            Next::Asked(asked) => return Ok(Some(asked)),
+            Next::Nothing if !is_last => {}
+            Next::Nothing | Next::Gone => return Ok(None),
+        }
+    }
 }
 
 fn checked(status: c_long) -> io::Result<c_long> {

@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -76,16 +77,16 @@ pub struct Record {
 const OF_SHELL: [&str; 3] = ["_", "OLDPWD", "SHLVL"];
 
 /// Returns what a loader sees of this process: its environment and its user.
-pub fn surroundings() -> Vec<(String, String)> {
-    let text = |it: OsString| it.to_string_lossy().into_owned();
-    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
-    let mut all: Vec<(String, String)> = variables
-        .filter(|(name, _)| !OF_SHELL.contains(&name.as_str()))
+pub fn surroundings() -> Vec<(Vec<u8>, Vec<u8>)> {
+    let variables = std::env::vars_os().filter(|(name, _)| OF_SHELL.iter().all(|own| name != own));
+    let bytes = OsString::into_vec;
+    let mut all: Vec<_> = variables
+        .map(|(name, value)| (bytes(name), bytes(value)))
         .collect();
     all.sort();
     // SAFETY: a system call without arguments.
     let user = unsafe { libc::geteuid() };
-    all.push((String::new(), user.to_string()));
+    all.push((Vec::new(), user.to_string().into_bytes()));
     all
 }
 
@@ -135,38 +136,46 @@ pub fn record(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let started = filter::start(&mut command).map_err(|reason| match reason.raw_os_error() {
-        Some(libc::EINVAL | libc::EPERM | libc::ENOSYS | libc::EBUSY) => RecordError::Host(reason),
-        _ => RecordError::Start {
-            program: program.clone(),
-            reason,
-        },
-    })?;
-    let is_random = started.is_random;
-    let mut loader = Loader {
-        child: started.child,
-        listener: started.listener,
-        said: Said::default(),
-        open: None,
-    };
-    loader.listen();
     let folder = order
         .folder
         .canonicalize()
         .unwrap_or_else(|_| order.folder.clone());
+    let mut paths = Paths {
+        tree,
+        folder,
+        found: RefCell::default(),
+        seen: RefCell::default(),
+    };
+    let within = &mut paths;
+    // A path that cannot be read is none for the host either.
+    let executes = move |asked: &Asked| drop(within.answer(Call::Execute, asked));
+    let started =
+        filter::start(&mut command, executes).map_err(|reason| match reason.raw_os_error() {
+            Some(libc::EINVAL | libc::EPERM | libc::ENOSYS | libc::EBUSY) => {
+                RecordError::Host(reason)
+            }
+            _ => RecordError::Start {
+                program: program.clone(),
+                reason,
+            },
+        })?;
+    let is_random = started.is_random;
+    let mut loader = Loader {
+        child: started.child,
+        listener: started.listener,
+        asked: started.asked,
+        said: Said::default(),
+        open: None,
+    };
+    loader.listen();
     let nr_cpus = facts.machine.topology.nr_cpus();
     let mut supervisor = Supervisor {
-        paths: Paths {
-            tree,
-            folder,
-            found: RefCell::default(),
-            seen: RefCell::default(),
-        },
+        paths,
         kernel: Kernel::new(facts.types, nr_cpus, world),
         release: facts.release.to_owned(),
         nr_cpus,
     };
-    let (status, said) = match supervisor.serve(&loader, order)? {
+    let (status, said) = match supervisor.serve(&mut loader, order)? {
         End::Attached => {
             drop(loader);
             supervisor.kernel.gather().map_err(RecordError::Host)?;
@@ -229,6 +238,8 @@ impl Said {
 struct Loader {
     child: Child,
     listener: OwnedFd,
+    /// A call that waits for its answer since the start.
+    asked: Option<Asked>,
     said: Said,
     /// Is disconnected where both streams have come to their ends.
     open: Option<mpsc::Receiver<()>>,
@@ -320,8 +331,7 @@ struct Supervisor<'w> {
 }
 
 impl Supervisor<'_> {
-    fn serve(&mut self, loader: &Loader, order: &Order) -> Result<End, RecordError> {
-        let listener = &loader.listener;
+    fn serve(&mut self, loader: &mut Loader, order: &Order) -> Result<End, RecordError> {
         let began = Instant::now();
         let (mut last, mut looked, mut used) = (began, began, 0);
         loop {
@@ -331,13 +341,21 @@ impl Supervisor<'_> {
             if began.elapsed() > order.patience.whole {
                 return Ok(End::Late);
             }
-            match notify::next(listener, Duration::from_millis(100)).map_err(RecordError::Host)? {
+            let listener = &loader.listener;
+            let next = match loader.asked.take() {
+                Some(asked) => Next::Asked(asked),
+                None => {
+                    notify::next(listener, Duration::from_millis(100)).map_err(RecordError::Host)?
+                }
+            };
+            match next {
                 Next::Gone => return Ok(End::Gone),
                 // One that computes asks for nothing.
                 Next::Nothing if looked.max(last).elapsed() > order.patience.idle / 8 => {
                     looked = Instant::now();
                     let now = loader.used();
-                    if now > used {
+                    // With a process that ends, its time goes, too.
+                    if now != used {
                         (last, used) = (looked, now);
                     } else if last.elapsed() > order.patience.idle {
                         return Ok(End::Idle);

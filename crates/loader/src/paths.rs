@@ -155,6 +155,8 @@ impl Paths {
             Call::Readlink => self.readlink(asked, &memory, (HERE, a[0]), (a[1], a[2])),
             Call::ReadlinkAt => self.readlink(asked, &memory, (a[0], a[1]), (a[2], a[3])),
             Call::Statfs => self.statfs(asked, &memory),
+            Call::Execute => self.execute(asked, &memory, (HERE, a[0])),
+            Call::ExecuteAt => self.execute(asked, &memory, (a[0], a[1])),
             Call::Change(change) => self.change(asked, &memory, change, &[(HERE, a[0])]),
             Call::Change2(change) => {
                 self.change(asked, &memory, change, &[(HERE, a[0]), (HERE, a[1])])
@@ -282,15 +284,15 @@ impl Paths {
 
     fn stat(&self, asked: &Asked, memory: &Memory, at: (u64, u64), to: u64, flags: u64) -> Answer {
         let named = self.named(asked, memory, at)?;
-        let Some(ours) = named
-            .ours
-            .as_ref()
-            .filter(|_| flags as c_int & libc::AT_EMPTY_PATH == 0)
-        else {
+        let Some(ours) = named.ours else {
             self.asks_status(&named.host, flags);
             return Ok(Reply::Untouched);
         };
-        let path = c_path(ours);
+        // The descriptor answers itself.
+        if flags as c_int & libc::AT_EMPTY_PATH != 0 {
+            return Ok(Reply::Untouched);
+        }
+        let path = c_path(&ours);
         // SAFETY: the call fills the structure.
         unsafe {
             let mut stat: libc::stat = zeroed();
@@ -338,6 +340,16 @@ impl Paths {
             memory.write(to, &bytes)?;
         }
         status(result)
+    }
+
+    /// A search for a program goes on where there is none. What it has in it is known when it asks for something
+    /// ([`Paths::look_at_program`]).
+    fn execute(&self, asked: &Asked, memory: &Memory, at: (u64, u64)) -> Answer {
+        let named = self.named(asked, memory, at)?;
+        if named.ours.is_none() {
+            self.asks_status(&named.host, 0);
+        }
+        Ok(Reply::Untouched)
     }
 
     fn access(&self, asked: &Asked, memory: &Memory, at: (u64, u64), mode: u64) -> Answer {

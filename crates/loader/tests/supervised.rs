@@ -179,14 +179,33 @@ fn it_is_ended_when_it_does_nothing() {
     assert_eq!(error, expected);
 }
 
+/// A command of a shell that computes until the host has been up for `$END` seconds, and exits with 3. No call of the shell's is
+/// seen meanwhile.
+const COMPUTE: &str = "i=0; while [ $i -lt 100000000 ]; do i=$((i + 1)); \
+    [ $((i % 100000)) -gt 0 ] || { read -r up _ < /proc/uptime; [ ${up%.*} -lt $END ] || exit 3; }; done";
+
+/// How long the host has been up, in seconds.
+fn uptime() -> u64 {
+    let text = std::fs::read_to_string("/proc/uptime").unwrap();
+    text.split('.').next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn one_that_computes_is_not_idle() {
-    // No call of the shell's is seen meanwhile.
-    let compute = "i=0; while [ $i -lt 100000000 ]; do i=$((i + 1)); \
-        [ $((i % 100000)) -gt 0 ] || { read -r up _ < /proc/uptime; [ ${up%.*} -lt $END ] || exit 3; }; done";
-    let began = std::fs::read_to_string("/proc/uptime").unwrap();
-    let began: u64 = began.split('.').next().unwrap().parse().unwrap();
-    let command = format!("END={}; {compute}", began + 4);
+    let command = format!("END={}; {COMPUTE}", uptime() + 4);
+    let (error, _) = limited(&command, 1, 60);
+    assert!(error.contains("ended (exit status: 3)"), "{error}");
+}
+
+/// The time of a process that ends without anybody who waits for it is in no sum any more.
+#[test]
+fn one_that_computes_after_its_orphan_has_ended_is_not_idle() {
+    let began = uptime();
+    let command = format!(
+        "( (END={}; {COMPUTE}) & ); END={}; {COMPUTE}",
+        began + 4,
+        began + 9
+    );
     let (error, _) = limited(&command, 1, 60);
     assert!(error.contains("ended (exit status: 3)"), "{error}");
 }

@@ -87,7 +87,7 @@ pub fn select(
         patience: PATIENCE,
         is_ending: compile::is_ending,
     };
-    let entry = kept.map(|folder| Entry::of(folder, &order, &facts));
+    let entry = kept.and_then(|folder| Entry::of(folder, &order, &facts));
     let known = entry.as_ref().and_then(Entry::read);
     let is_kept = known.is_some();
     let record = match known {
@@ -137,6 +137,7 @@ pub fn select(
         settings,
         warnings: Arc::from(notes),
         sum: Some(sum),
+        unwatched: None,
     };
     Ok(Selected { selection, is_kept })
 }
