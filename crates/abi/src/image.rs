@@ -54,6 +54,12 @@ pub enum LoadError {
         /// The policy.
         policy: String,
     },
+    /// It is an object, which cannot be audited.
+    #[error("{reason}")]
+    Unwatched {
+        /// The reason, with the policy's path.
+        reason: String,
+    },
     /// It is an object that cannot become native code.
     #[error("{policy}: {reason}")]
     Object {

@@ -43,7 +43,7 @@ impl NativePolicy {
 }
 
 impl NativePolicy<true> {
-    /// Loads a copy for one run in which it is watched. The object is one that was compiled for that.
+    /// Loads a copy for one run in which it is watched. The object is one that was compiled for that; one for BPF runs unwatched.
     ///
     /// # Errors
     /// As [`NativePolicy::load`].
@@ -54,7 +54,8 @@ impl NativePolicy<true> {
         version: KernelVersion,
         watch: Watch,
     ) -> Result<NativePolicy<true>, LoadError> {
-        NativePolicy::load_as(object, settings, machine, version, Some(watch))
+        let watch = object.program.is_none().then_some(watch);
+        NativePolicy::load_as(object, settings, machine, version, watch)
     }
 }
 

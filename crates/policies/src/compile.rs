@@ -30,6 +30,23 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
+/// Why a source did not become native code.
+pub(crate) struct Refused {
+    pub(crate) told: Diagnostics,
+    /// The compiler has read the source and refuses it or one of its headers: not that there is no compiler or no room, or that
+    /// the source cannot be read.
+    pub(crate) is_of_source: bool,
+}
+
+impl From<Diagnostics> for Refused {
+    fn from(told: Diagnostics) -> Refused {
+        Refused {
+            told,
+            is_of_source: false,
+        }
+    }
+}
+
 /// A compiled policy, and what it was made of.
 pub(crate) struct Compiled {
     /// The policy.
@@ -40,28 +57,33 @@ pub(crate) struct Compiled {
     files: Vec<PathBuf>,
     /// Check sum of their contents, the same wherever they lie and whatever compiles them.
     pub(crate) sum: u32,
+    /// Of one that was to be watched and cannot be, as it is an object: the reason, lines for people.
+    pub(crate) unwatched: Option<Arc<[String]>>,
 }
 
 impl Compiled {
-    /// Reads an object that was compiled elsewhere.
-    pub(crate) fn of_object(path: &Path, audit: bool) -> Result<Compiled, Diagnostics> {
-        if audit {
-            return Err(one(format!(
-                "{}: an object cannot be audited: give the path of its source, a .bpf.c file",
-                path.display()
-            )));
-        }
+    /// Reads an object that was compiled elsewhere. To be watched needs native code.
+    pub(crate) fn of_object(path: &Path, watched: bool) -> Result<Compiled, Diagnostics> {
         let objects::Read {
             object,
-            notes,
+            mut notes,
             files,
         } = objects::read(path)?;
         let sum = sum(&files).map_err(|error| one(format!("{}: {error}", path.display())))?;
+        let unwatched = watched.then(|| {
+            let text = "an object cannot be audited: give the path of its source, a .bpf.c file";
+            Arc::from([format!("{}: {text}", path.display())])
+        });
+        if watched {
+            let text = format!("{}: simulated as an object: {NO_RACES}", path.display());
+            notes.push(text);
+        }
         Ok(Compiled {
             object,
             warnings: notes.into(),
             files,
             sum,
+            unwatched,
         })
     }
 
@@ -70,31 +92,43 @@ impl Compiled {
     ///
     /// # Errors
     /// `refused`, if it is about no source, or the source cannot be compiled for BPF and simulated either.
-    pub(crate) fn for_bpf(path: &Path, refused: Diagnostics) -> Result<Compiled, Diagnostics> {
-        // Not that there is no compiler or no room, or that the source cannot be read.
-        let source = format!("{}:", path.display());
-        let names_a_line = |line: &&String| {
-            let rest = line.strip_prefix(&source);
-            rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        };
-        let Some(first) = refused.lines.iter().find(names_a_line) else {
-            return Err(refused);
-        };
+    pub(crate) fn for_bpf(
+        path: &Path,
+        refused: Refused,
+        watched: bool,
+    ) -> Result<Compiled, Diagnostics> {
+        let Refused { told, is_of_source } = refused;
+        if !is_of_source {
+            return Err(told);
+        }
         let Ok(objects::Read {
             object,
             notes,
             files,
         }) = objects::of_source(path)
         else {
-            return Err(refused);
+            return Err(told);
         };
-        let note = format!("{first}; compiled for BPF instead, and simulated as an object");
+        let source = format!("{}:", path.display());
+        let names_a_line = |line: &&String| {
+            let rest = line.strip_prefix(&source);
+            rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        // One of the source itself, unless all are of its headers.
+        let first = told.lines.iter().find(names_a_line);
+        let first = first.or(told.lines.first()).map_or("", String::as_str);
+        let races = match watched {
+            true => format!(": {NO_RACES}"),
+            false => String::new(),
+        };
+        let note = format!("{first}; compiled for BPF instead, and simulated as an object{races}");
         let sum = sum(&files).map_err(|error| one(format!("{}: {error}", path.display())))?;
         Ok(Compiled {
             object,
             warnings: std::iter::once(note).chain(notes).collect(),
             files,
             sum,
+            unwatched: watched.then(|| told.lines.into()),
         })
     }
 
@@ -103,6 +137,9 @@ impl Compiled {
         sum(&self.files).is_ok_and(|sum| sum == self.sum)
     }
 }
+
+/// The end of a note about an object.
+const NO_RACES: &str = "--check looks for no data races in it";
 
 fn sum(files: &[PathBuf]) -> std::io::Result<u32> {
     let mut sum = crc32fast::Hasher::new();
@@ -127,7 +164,8 @@ pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
-    Ok(compiled(path, cc, false)?.object)
+    let compiled = compiled(path, cc, false).map_err(|refused| refused.told)?;
+    Ok(compiled.object)
 }
 
 /// Compiles for an audit ([`schedlab_abi::NativePolicy::load_watched`]) with a clang ([`audit_compiler`]).
@@ -135,7 +173,8 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_audited(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
-    Ok(compiled(path, cc, true)?.object)
+    let compiled = compiled(path, cc, true).map_err(|refused| refused.told)?;
+    Ok(compiled.object)
 }
 
 /// Compiles a policy that comes with the program for an audit.
@@ -162,7 +201,8 @@ pub(crate) fn builtin_audited(
         output: &output,
         audit: true,
     };
-    Ok(build(&job, &path, &headers, name, source)?.0)
+    let built = build(&job, &path, &headers, name, source);
+    Ok(built.map_err(|refused| refused.told)?.0)
 }
 
 /// Puts the headers that come with the program into a folder.
@@ -230,7 +270,8 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Waits until no compiler or loader is at work in a folder for temporary files, which would stay otherwise, and lets none
-/// begin any more: for a program that is about to end. Threads that compile or supervise a loader do not come back.
+/// begin any more: for a program that is about to end. A thread that compiles or supervises a loader does not come back: it parks
+/// where it drops its folder.
 pub fn finish() {
     ENDING.store(true, Ordering::SeqCst);
     while FOLDERS.load(Ordering::SeqCst) > 0 {
@@ -287,44 +328,44 @@ pub(crate) fn private_folder() -> Result<PrivateFolder, Diagnostics> {
 }
 
 /// Returns the same, with what it was made of.
-pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, Diagnostics> {
+pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, Refused> {
     let unreadable = |error: std::io::Error| one(format!("{}: {error}", path.display()));
     // No line of a message or of a rule of make has room for it.
     if path.to_string_lossy().contains(char::is_control) {
-        return Err(one(format!(
+        return Err(Refused::from(one(format!(
             "{path:?}: a scheduler's path has no control characters: rename it"
-        )));
+        ))));
     }
     let is_c = path.extension().is_some_and(|ending| ending == "c");
     if !is_c && !path.exists() {
-        return Err(one(format!(
+        return Err(Refused::from(one(format!(
             "{}: there is no such file; `,` separates schedulers and `:` options: rename a file that has them in its path",
             path.display()
-        )));
+        ))));
     }
     if !is_c {
-        return Err(one(format!(
+        return Err(Refused::from(one(format!(
             "{}: not a C file: a scheduler's path ends in .bpf.c",
             path.display()
-        )));
+        ))));
     }
     // The compiler and the check sum read it, too.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(one(format!(
+        return Err(Refused::from(one(format!(
             "{}: not a regular file, and a scheduler's source is read several times: put it into a file",
             path.display()
-        )));
+        ))));
     }
     let source = fs::read_to_string(path).map_err(unreadable)?;
     let cid_form = source
         .lines()
         .position(|line| line.starts_with("SCX_OPS_CID_DEFINE("));
     if let Some(index) = cid_form {
-        return Err(one(format!(
+        return Err(Refused::from(one(format!(
             "{}:{}: SCX_OPS_CID_DEFINE() is not in the virtual kernel: it has struct sched_ext_ops, not sched_ext_ops_cid",
             path.display(),
             index + 1
-        )));
+        ))));
     }
     let folder = private_folder()?;
     let headers = folder.path();
@@ -361,11 +402,12 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, D
         warnings: warnings.into(),
         files,
         sum,
+        unwatched: None,
     })
 }
 
 /// Returns the files behind the colon of a rule of make, as compilers write them.
-fn prerequisites(rule: &str) -> Vec<String> {
+pub(crate) fn prerequisites(rule: &str) -> Vec<String> {
     let rule = rule.replace("\\\n", " ");
     let files = rule.split_once(": ").map_or("", |(_, files)| files);
     // A blank that does not separate has a backslash before it.
@@ -393,7 +435,7 @@ fn build(
     headers: &Path,
     name: &str,
     source: &str,
-) -> Result<(Arc<Object>, String), Diagnostics> {
+) -> Result<(Arc<Object>, String), Refused> {
     let mut complaints = Complaints::new(path, headers);
     let mut further = Vec::new();
     let mut has_headers = true;
@@ -424,7 +466,7 @@ fn build(
         if let Some(text) = preprocessed.ok().and(fs::read_to_string(job.output).ok()) {
             complaints.add_declared(&text);
         }
-        return Err(complaints.told());
+        return Err(refusal(complaints));
     };
     complaints.add_undefined(&said);
     let elf = fs::read(job.output).map_err(|error| no_output(&error, job.compiler))?;
@@ -448,7 +490,14 @@ fn build(
         }
         complaints.add(error.place(), what.to_owned());
     }
-    Err(complaints.told())
+    Err(refusal(complaints))
+}
+
+fn refusal(complaints: Complaints<'_>) -> Refused {
+    Refused {
+        is_of_source: complaints.are_of_source(),
+        told: complaints.told(),
+    }
 }
 
 /// Puts an empty header into a folder. Returns false for names that lead out of the folder.

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use crate::clang;
+use crate::compile::prerequisites;
 
 /// Finds folders with headers for BPF, in their order: `vmlinux.h`, libbpf's and scx's.
 pub type FindHeaders = fn() -> Result<Vec<PathBuf>, String>;
@@ -24,7 +24,13 @@ pub fn headers() -> Vec<PathBuf> {
     found.unwrap_or_default()
 }
 
-/// Compiles a source, and adds what it was made of to `files`.
+/// The folder that a source is in.
+pub fn beside(source: &Path) -> PathBuf {
+    let folder = source.parent().filter(|it| !it.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Compiles a source with the headers of these folders and the system's, and adds what it was made of to `files`.
 ///
 /// # Errors
 /// If there is no clang, or it refuses the source: its first errors.
@@ -46,40 +52,22 @@ pub fn compile(
         "aarch64" => "arm64",
         _ => "x86",
     };
-    let beside = source.parent().filter(|it| !it.as_os_str().is_empty());
-    let mut command = Command::new(&clang.command);
-    command
-        .args([
-            "--target=bpf",
-            "-mcpu=v3",
-            "-O2",
-            "-g",
-            "-fno-stack-protector",
-        ])
-        .args(["-mllvm", "-disable-gotox"])
-        .args([
-            format!("-D__TARGET_ARCH_{arch}"),
-            format!("-D__SCX_TARGET_ARCH_{arch}"),
-        ])
-        .arg(format!("-I{}", beside.unwrap_or(Path::new(".")).display()))
-        .args(include.iter().map(|it| format!("-I{}", it.display())))
-        .args([
-            "-idirafter",
-            &format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH),
-        ])
-        .args(["-idirafter", "/usr/include"])
-        .args(cflags)
-        .arg("-MMD")
-        .arg("-MF")
-        .arg(&depends)
-        .arg("-c")
-        .arg(source)
-        .arg("-o")
-        .arg(&object);
+    let of_arch = [
+        format!("-D__TARGET_ARCH_{arch}"),
+        format!("-D__SCX_TARGET_ARCH_{arch}"),
+        "-idirafter".to_owned(),
+        format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH),
+    ];
+    let depends_text = depends.to_string_lossy();
+    let flags = ["-mcpu=v3", "-O2", "-g", "-mllvm", "-disable-gotox"]
+        .into_iter()
+        .chain(of_arch.iter().map(String::as_str))
+        .chain(["-idirafter", "/usr/include"])
+        .chain(cflags.iter().map(String::as_str))
+        .chain(["-MMD", "-MF", &depends_text]);
+    let output = clang.compile(flags, include, source, &object);
     let clang = &clang.command;
-    let output = command
-        .output()
-        .map_err(|error| failed(format!("{place}: {clang}: {error}")))?;
+    let output = output.map_err(|error| failed(format!("{place}: {clang}: {error}")))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let errors = said.lines().filter(|line| line.contains("error: "));
@@ -89,10 +77,8 @@ pub fn compile(
             false => lines,
         });
     }
-    // `x.o: a.c b.h \` and further lines.
-    let rule = fs::read_to_string(&depends).unwrap_or_default();
-    let names = rule.split_once(": ").map_or("", |(_, names)| names);
-    let names = names.split_whitespace().filter(|name| *name != "\\");
-    files.extend(names.map(PathBuf::from));
+    let rule = fs::read_to_string(&depends)
+        .map_err(|error| failed(format!("{place}: {clang}: {}: {error}", depends.display())))?;
+    files.extend(prerequisites(&rule).into_iter().map(PathBuf::from));
     fs::read(&object).map_err(|error| failed(format!("{place}: {error}")))
 }

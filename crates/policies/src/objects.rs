@@ -69,6 +69,10 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
         files.push(sidecar.path.clone());
     }
     let mut parts = Vec::new();
+    let headers = |part: &Path| -> Vec<PathBuf> {
+        let beside = std::iter::once(for_bpf::beside(part));
+        beside.chain(sidecar.include.iter().cloned()).collect()
+    };
     let own = std::iter::once(path).chain(sidecar.link.iter().map(PathBuf::as_path));
     for part in own {
         let elf = match is_object(part) {
@@ -76,7 +80,7 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
                 files.push(part.to_owned());
                 fs::read(part).map_err(|error| failed(format!("{}: {error}", part.display())))?
             }
-            false => for_bpf::compile(part, &sidecar.include, &sidecar.cflags, &mut files)
+            false => for_bpf::compile(part, &headers(part), &sidecar.cflags, &mut files)
                 .map_err(|lines| Diagnostics { lines })?,
         };
         let name = part.file_name().unwrap_or_default().to_string_lossy();
@@ -85,14 +89,17 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
     joined(path, parts, &sidecar.decisions, files)
 }
 
-/// Makes an object of a source that is compiled for BPF with the headers beside it, the program's and the system's.
+/// Makes an object of a source that is compiled for BPF with the program's headers, those beside it and the system's: in this
+/// order, as for a real kernel.
 ///
 /// # Errors
 /// As [`read`], or if it needs a function that is not in the virtual kernel.
 pub(crate) fn of_source(path: &Path) -> Result<Read, Diagnostics> {
     let (mut files, headers) = (Vec::new(), for_bpf::headers());
+    let mut include = headers.clone();
+    include.push(for_bpf::beside(path));
     let elf =
-        for_bpf::compile(path, &headers, &[], &mut files).map_err(|lines| Diagnostics { lines })?;
+        for_bpf::compile(path, &include, &[], &mut files).map_err(|lines| Diagnostics { lines })?;
     let missing = schedlab_abi::missing_functions(&elf);
     if !missing.is_empty() {
         let told =

@@ -362,6 +362,12 @@ impl<'a> Complaints<'a> {
         })
     }
 
+    /// Returns whether an error is in the source or its headers, in the compiler's words or ours: not that the compiler cannot be
+    /// started or has not got to its end.
+    pub(crate) fn are_of_source(&self) -> bool {
+        !self.all.is_empty()
+    }
+
     /// Renders the complaints as lines. Leaves out errors that may follow from a cause.
     pub(crate) fn told(self) -> Diagnostics {
         let causes: Vec<String> = self

@@ -27,6 +27,8 @@ pub struct Selection {
     /// The check sum of the source that it was compiled of and of the headers that it includes; `None` of one that
     /// comes with the program.
     pub sum: Option<u32>,
+    /// Of an object that [`select_watched`] has found: why it is not watched, lines for people.
+    pub(crate) unwatched: Option<Arc<[String]>>,
 }
 
 impl Selection {
@@ -53,17 +55,23 @@ impl Selection {
         NativePolicy::load(&self.object, &self.settings, machine, version)
     }
 
-    /// Loads a private copy for one run in which it is watched, of what [`select_watched`] has found.
+    /// Loads a private copy for one run in which it is watched, of what [`select_watched`] has found. An object is not looked
+    /// at for races.
     ///
     /// # Errors
-    /// As [`NativePolicy::load`].
+    /// As [`NativePolicy::load`], or if an object is to be audited.
     pub fn load_watched(
         &self,
         machine: &Machine,
         version: KernelVersion,
         watch: Watch,
     ) -> Result<NativePolicy<true>, LoadError> {
-        NativePolicy::load_watched(&self.object, &self.settings, machine, version, watch)
+        match &self.unwatched {
+            Some(lines) if watch.payment => Err(LoadError::Unwatched {
+                reason: lines.join("\n"),
+            }),
+            _ => NativePolicy::load_watched(&self.object, &self.settings, machine, version, watch),
+        }
     }
 }
 
@@ -165,9 +173,13 @@ fn compiled<A>(
         false => compiler::default_compiler(),
     };
     let compiled = match compile::compiled(path, &compiler, audit) {
-        // An object cannot be audited.
-        Err(refused) if !audit => Compiled::for_bpf(path, refused)?,
-        compiled => compiled?,
+        Ok(compiled) => compiled,
+        Err(refused) if !audit => Compiled::for_bpf(path, refused, audit)?,
+        Err(refused) => match compile::compiled(path, &compiler::default_compiler(), false) {
+            // Without the calls of the audit, which it knows nothing of.
+            Err(plain) => Compiled::for_bpf(path, plain, audit)?,
+            Ok(_) => return Err(refused.told),
+        },
     };
     let answer = answer(&compiled);
     all.insert(key, compiled);
@@ -208,10 +220,11 @@ fn find(scheduler: &Scheduler, audit: bool) -> Result<Selection, SelectError> {
     if scheduler.exec().is_some() {
         return Err(SelectError::Loader { name });
     }
-    let (object, warnings, sum) = if scheduler.is_path() {
+    let (object, warnings, sum, unwatched) = if scheduler.is_path() {
         compiled(Path::new(&name), audit, |it| {
             let warnings = Arc::clone(&it.warnings);
-            (Arc::clone(&it.object), warnings, Some(it.sum))
+            let object = Arc::clone(&it.object);
+            (object, warnings, Some(it.sum), it.unwatched.clone())
         })?
     } else {
         match crate::find(&name) {
@@ -220,7 +233,7 @@ fn find(scheduler: &Scheduler, audit: bool) -> Result<Selection, SelectError> {
                     true => builtin_audited(file)?,
                     false => file.object(),
                 };
-                (object, Arc::default(), None)
+                (object, Arc::default(), None, None)
             }
             None => {
                 let known: Vec<&str> = crate::builtin().iter().map(|file| file.name).collect();
@@ -237,5 +250,6 @@ fn find(scheduler: &Scheduler, audit: bool) -> Result<Selection, SelectError> {
         settings,
         warnings,
         sum,
+        unwatched,
     })
 }
