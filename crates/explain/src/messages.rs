@@ -461,7 +461,7 @@ pub const FAULTS: &[Row] = &[
         cure: "Bound the loop with bpf_for(), bpf_repeat() or can_loop.",
     },
     Row {
-        pattern: r"deadlock of locks: CPU (?P<a>\d+) waits.*? for (?P<lock>the lock `[^`]+`|\S[^,;]*?)(?:,? .*?)? by CPU (?P<b>\d+)",
+        pattern: r"deadlock of locks: CPU (?P<a>\d+) waits(?: at .*?:\d+(?: \([^)]*\))?)? for (?P<lock>\S[^,;]*?)(?:, (?:taken at .+?|held))? by CPU (?P<b>\d+)",
         culprit: Culprit::LockHeld,
         says: "CPU $a waits for $lock, which CPU $b holds while it waits, itself or through others, for a lock that CPU $a holds.",
         function: "process_spin_lock()",

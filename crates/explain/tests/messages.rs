@@ -339,6 +339,47 @@ fn a_lock_of_the_schedulers_is_named_with_holder_and_line() {
     assert_eq!(of("x.bpf.c:19: lock 3: given up").0, Culprit::PolicyError);
 }
 
+/// The names that the virtual kernel gives to locks (`name_lock()` of crates/abi), and those of its own.
+#[test]
+fn whatever_a_lock_lies_in_a_circle_of_waiters_names_it() {
+    let of = |links: &str| {
+        let message = format!("mine: in ops.enqueue: deadlock of locks: {links}");
+        let found = schedlab_explain::explain_result("mine", "fault", Some(&message), None, "");
+        let found = found.unwrap();
+        (found.culprit, found.sentence)
+    };
+    let expected = |lock: &str| {
+        let sentence = format!(
+            "CPU 0 waits for {lock}, which CPU 1 holds while it waits, itself or through others, for a lock that CPU 0 holds."
+        );
+        (Culprit::LockHeld, sentence)
+    };
+    for lock in [
+        "the lock `lock_a`",
+        "the lock `rqs[3].lock`",
+        "the lock at offset 8 of `rqs`",
+        "the lock at offset 0x10 of the arena",
+        "the lock at offset 4 of a value of the map `locks`",
+        "lock 3",
+        "policy lock 3",
+    ] {
+        for (at, held) in [
+            ("", ""),
+            ("", ", held"),
+            (
+                " at /a for b/x, y.bpf.c:24 (x_enqueue)",
+                ", taken at /a for b/x, y.bpf.c:21 (x_enqueue)",
+            ),
+            (" at x.bpf.c:24", ", taken at x.bpf.c:21"),
+        ] {
+            let links = format!(
+                "CPU 0 waits{at} for {lock}{held} by CPU 1; CPU 1 waits at x.bpf.c:31 for the lock `b`, taken at x.bpf.c:30 by CPU 0"
+            );
+            assert_eq!(of(&links), expected(lock), "{links}");
+        }
+    }
+}
+
 /// A message of no known kernel is reported as it is, and as unknown.
 #[test]
 fn an_unknown_message_is_told() {
