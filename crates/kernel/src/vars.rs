@@ -75,7 +75,7 @@ fn kind_of(ty: BtfType<'_>, size: usize) -> Kind {
             choice(e.iter().filter_map(|m| Some((m.name?, m.value.into()))))
         }),
         BtfKind::Enum64 => Enum64::try_from(ty).map_or(Kind::Other, |e| {
-            choice(e.iter().filter_map(|m| Some((m.name?, m.value.into()))))
+            choice(e.iter().filter_map(|m| Some((m.name?, m.value))))
         }),
         BtfKind::Struct => Kind::Struct(
             ty.name()

@@ -342,7 +342,7 @@ impl Paths {
         status(result)
     }
 
-    /// A search for a program goes on where there is none. What it has in it is known when it asks for something
+    /// A search for a program goes on where it is missing. The contents of a program are known when it asks for something
     /// ([`Paths::look_at_program`]).
     fn execute(&self, asked: &Asked, memory: &Memory, at: (u64, u64)) -> Answer {
         let named = self.named(asked, memory, at)?;

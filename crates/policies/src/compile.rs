@@ -13,6 +13,7 @@ use std::time::Duration;
 use schedlab_abi::{LeftOut, Object, ObjectError, ObjectErrors, compiler};
 
 use crate::objects;
+use crate::prerequisites;
 use crate::said::{self, Complaints, as_asked};
 
 /// Why a source is no policy that can be simulated: one or more lines for people.
@@ -391,7 +392,7 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, R
     warnings.extend(object.left_out().iter().map(|it| left_out(it, path)));
     let rule =
         fs::read_to_string(output.with_extension("d")).map_err(|error| no_output(&error, cc))?;
-    let files: Vec<PathBuf> = prerequisites(&rule)
+    let files: Vec<PathBuf> = prerequisites::of(&rule)
         .iter()
         .map(|file| parent.join(file))
         .filter(|file| !file.starts_with(headers))
@@ -404,22 +405,6 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, R
         sum,
         unwatched: None,
     })
-}
-
-/// Returns the files behind the colon of a rule of make, as compilers write them.
-pub(crate) fn prerequisites(rule: &str) -> Vec<String> {
-    let rule = rule.replace("\\\n", " ");
-    let files = rule.split_once(": ").map_or("", |(_, files)| files);
-    // A blank that does not separate has a backslash before it.
-    let files = files.replace("\\ ", "\0").replace("$$", "$");
-    files
-        .split_whitespace()
-        .map(|file| {
-            file.replace('\0', " ")
-                .replace("\\#", "#")
-                .replace("\\:", ":")
-        })
-        .collect()
 }
 
 /// Limits the number of missing headers that are found.
@@ -557,15 +542,4 @@ fn without_read_only(
     let header = headers.join(header);
     fs::write(header, types.replace(READ_ONLY, "#define LAB_OF_KERNEL\n")).ok()?;
     Some(compiler::run_with(job, further).err().unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rules_of_make_are_read() {
-        let rule = "/tmp/x/p.so: a\\ b.bpf.c \\\n  ../c\\#.h /d/$$e.h\n";
-        assert_eq!(prerequisites(rule), ["a b.bpf.c", "../c#.h", "/d/$e.h"]);
-    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::clang;
-use crate::compile::prerequisites;
+use crate::prerequisites;
 
 /// Finds folders with headers for BPF, in their order: `vmlinux.h`, libbpf's and scx's.
 pub type FindHeaders = fn() -> Result<Vec<PathBuf>, String>;
@@ -79,6 +79,6 @@ pub fn compile(
     }
     let rule = fs::read_to_string(&depends)
         .map_err(|error| failed(format!("{place}: {clang}: {}: {error}", depends.display())))?;
-    files.extend(prerequisites(&rule).into_iter().map(PathBuf::from));
+    files.extend(prerequisites::of(&rule).into_iter().map(PathBuf::from));
     fs::read(&object).map_err(|error| failed(format!("{place}: {error}")))
 }

@@ -10,6 +10,7 @@ pub mod exec;
 mod for_bpf;
 pub mod kept;
 pub mod objects;
+mod prerequisites;
 mod said;
 mod select;
 mod sidecar;

@@ -199,7 +199,7 @@ impl TaskMeta {
 
 /// Listens to a run. Listening never influences the run.
 pub trait Listener {
-    /// A task that is none of the workload's, before it is defined: the main thread, which only creates others and waits
+    /// A task outside the workload, before it is defined: the main thread, which only creates others and waits
     /// for them, or one of the machine's background. No measure of tasks counts it.
     fn define_starter(&mut self, _task: TaskId) {}
     /// A task that events will name, and each time its nice level or real-time priority has changed.

@@ -21,7 +21,7 @@ pub enum OptionKind {
 }
 
 impl OptionKind {
-    /// Reads a value of an option with this name and kind. `None`: it is none of its values.
+    /// Reads a value of an option with this name and kind. `None`: the option does not take it.
     fn parse(&self, name: &str, text: &str) -> Option<i128> {
         match self {
             OptionKind::Bool => match text {

@@ -15,7 +15,7 @@ use super::{KernelTypes, Program, Recording, VirtualKernel};
 use crate::ObjectError;
 use crate::layout::{NR_CPUS_MAX, Ops};
 use crate::map_def::{self, MapDef, Special};
-use crate::options::{self, OptionKind, PolicyOption};
+use crate::options::{OptionKind, PolicyOption};
 
 /// Further facts about a policy that is an object.
 pub struct Facts {
