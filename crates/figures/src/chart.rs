@@ -25,6 +25,8 @@ pub struct Axis {
     pub scale: Scale,
     /// It counts things: there are labels at whole numbers alone.
     pub whole: bool,
+    /// It has times in nanoseconds, and each label its own unit.
+    times: bool,
 }
 
 impl Axis {
@@ -34,6 +36,7 @@ impl Axis {
             label: label.into(),
             scale: Scale::Linear,
             whole: false,
+            times: false,
         }
     }
 
@@ -43,6 +46,7 @@ impl Axis {
             label: label.into(),
             scale: Scale::Log,
             whole: false,
+            times: false,
         }
     }
 
@@ -54,6 +58,12 @@ impl Axis {
         let Some((name, unit)) = self.label.rsplit_once(", ") else {
             return 1.0;
         };
+        // From microseconds to seconds no unit suits all labels.
+        if self.scale == Scale::Log && unit == "ns" {
+            self.label = name.replace("_ns", "");
+            self.times = true;
+            return 1.0;
+        }
         let found = match unit {
             "bytes" if largest >= 1_048_576.0 => Some((1_048_576.0, "MiB".to_owned())),
             "bytes" if largest >= 1_024.0 => Some((1_024.0, "KiB".to_owned())),
@@ -65,6 +75,14 @@ impl Axis {
         // The names of measures have their unit in them, which is another one now.
         self.label = format!("{}, {unit}", name.replace("_ns", ""));
         size
+    }
+
+    /// Returns the label at a value.
+    fn text(&self, value: f64) -> String {
+        match time_unit(value, "ns").filter(|_| self.times) {
+            Some((size, unit)) => format!("{} {unit}", short(value / size)),
+            None => short(value),
+        }
     }
 
     /// Returns the same axis for counts.
@@ -343,8 +361,8 @@ impl Chart {
             .y_desc(&self.y.label)
             .x_labels(x_labels)
             .y_labels(6)
-            .x_label_formatter(&|value| short(without_rounding(*value, &x_range)))
-            .y_label_formatter(&|value| short(without_rounding(*value, &y_range)))
+            .x_label_formatter(&|value| self.x.text(without_rounding(*value, &x_range)))
+            .y_label_formatter(&|value| self.y.text(without_rounding(*value, &y_range)))
             .label_style((FONT, LABEL))
             .draw()?;
         for (index, series) in drawable.iter().enumerate() {
@@ -683,7 +701,16 @@ mod tests {
             !svg.lines().any(|line| line.trim().ends_with(" M")),
             "{svg}"
         );
+        // Over several decades each label has its own unit.
+        chart.y = Axis::log("wakeup.latency_ns_p99, ns");
+        chart.series = vec![line(&[(1_024.0, 2e3), (2_048.0, 5e6), (4_096.0, 3e9)])];
+        let svg = chart.svg();
+        let texts: Vec<&str> = svg.lines().map(str::trim).collect();
+        for label in ["wakeup.latency_p99", "10 µs", "1 ms", "1 s"] {
+            assert!(texts.contains(&label), "{label}: {texts:?}");
+        }
         chart.y = Axis::linear("messages/s");
+        chart.series = vec![line(&[(2_048.0, 1.5e6), (4_096.0, 20e6)])];
         assert_eq!(chart.in_units_of_people().y.label, "messages/s");
         assert_eq!(chart.in_units_of_people().series[0].points[1].y, 20e6);
     }

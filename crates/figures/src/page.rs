@@ -57,6 +57,25 @@ impl Table {
     }
 }
 
+impl Section {
+    /// Returns whether nothing stands below its heading.
+    pub fn is_empty(&self) -> bool {
+        let Section {
+            heading: _,
+            text,
+            trees,
+            timelines,
+            charts,
+            tables,
+        } = self;
+        text.is_empty()
+            && trees.is_empty()
+            && timelines.is_empty()
+            && charts.is_empty()
+            && tables.is_empty()
+    }
+}
+
 const TEMPLATE: &str = include_str!("page.html");
 /// It shows parts of timelines.
 const SCRIPT: &str = include_str!("timeline.js");

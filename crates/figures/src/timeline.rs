@@ -61,7 +61,8 @@ pub struct Stretch {
     /// Its place in [`Timeline::kinds`] and in [`Timeline::names`].
     pub kind: u32,
     pub name: u32,
-    /// More stretches that it stands for: shorter ones that follow each other, of which this one takes the most time.
+    /// More stretches that it stands for: shorter ones that follow each other, of which this one takes the most time. It is as
+    /// long as they are together, from the begin of the first on.
     pub more: u32,
 }
 
@@ -77,6 +78,8 @@ const LANE: f64 = 20.0;
 const AXIS: f64 = 26.0;
 /// Width of a letter in a box.
 const LETTER: f64 = 6.6;
+/// Least width of a box: all boxes that there may be do not fill a lane.
+const LEAST: f64 = 0.1;
 
 impl Timeline {
     /// Returns the number of stretches.
@@ -139,11 +142,19 @@ impl Timeline {
     /// Returns the timeline as it stands in a page; `id` is different for each of a page.
     pub(crate) fn html(&self, id: &str) -> String {
         let mut html = String::new();
+        let (picture, below) = self.svg(id);
+        let merged = match time_unit(below as f64, "ns") {
+            Some((size, unit)) if below > 0 => format!(
+                "<p>This picture of the whole has room for less: stretches below {:.1} {unit} are merged in it.</p>",
+                below as f64 / size
+            ),
+            _ => String::new(),
+        };
         let _ = write!(
             html,
-            "<figure class=\"timeline\" id=\"{id}\"><figcaption>{}</figcaption>\n<div class=\"printed\">{}</div>\n",
-            HtmlEscape(&self.title),
-            self.svg(id)
+            "<figure class=\"timeline\" id=\"{id}\"><figcaption>{}</figcaption>\n\
+             <div class=\"printed\">{picture}{merged}</div>\n",
+            HtmlEscape(&self.title)
         );
         // A script cannot be ended by a name in it.
         let data = self.json().replace('<', "\\u003c");
@@ -154,13 +165,15 @@ impl Timeline {
         html
     }
 
-    /// The picture of the whole.
-    fn svg(&self, id: &str) -> String {
+    /// The picture of the whole, and the time below which stretches are merged in it; 0: none.
+    fn svg(&self, id: &str) -> (String, u64) {
         let mut shown = Timeline {
+            from_ns: self.from_ns,
+            to_ns: self.to_ns,
             lanes: self.lanes.iter().take(PRINTED_LANES_MAX).cloned().collect(),
-            ..self.clone()
+            ..Timeline::default()
         };
-        shown.merge(PRINTED_MAX);
+        let below = shown.merge(PRINTED_MAX);
         let height = shown.lanes.len() as f64 * LANE + AXIS;
         let span = self.to_ns.saturating_sub(self.from_ns).max(1) as f64;
         let scale = (WIDTH - LABELS) / span;
@@ -208,7 +221,7 @@ impl Timeline {
             );
         }
         svg.push_str("</svg>");
-        svg
+        (svg, below)
     }
 
     fn draw(&self, svg: &mut String, id: &str, one: &Stretch, (x, wide): (f64, f64), top: f64) {
@@ -220,8 +233,8 @@ impl Timeline {
             .map_or(Mark::Box, |kind| kind.mark);
         let shape = |fill: &str| {
             format!(
-                "<rect x=\"{x:.1}\" y=\"{y:.0}\" width=\"{:.1}\" height=\"{high:.0}\" fill=\"{fill}\"",
-                wide.max(0.3)
+                "<rect x=\"{x:.1}\" y=\"{y:.0}\" width=\"{:.2}\" height=\"{high:.0}\" fill=\"{fill}\"",
+                wide.max(LEAST)
             )
         };
         let _ = match mark {
@@ -287,7 +300,8 @@ impl Timeline {
     }
 }
 
-/// Stretches with those below a length merged: all that begin in the same cell of time become one.
+/// Stretches with those below a length merged: all that begin in the same cell of time become one, as long as they are
+/// together, so that what is full of them looks full and what is nearly empty nearly empty.
 fn merged(stretches: &[Stretch], below: u64) -> Vec<Stretch> {
     let mut kept: Vec<Stretch> = Vec::new();
     // The time of each (kind, name) of the stretch that is being merged.
@@ -299,7 +313,7 @@ fn merged(stretches: &[Stretch], below: u64) -> Vec<Stretch> {
         let part = ((one.kind, one.name), length);
         match kept.last_mut().filter(|_| own.is_some() && own == cell) {
             Some(last) => {
-                last.to_ns = one.to_ns;
+                last.to_ns += length;
                 last.more = last.more.saturating_add(1).saturating_add(one.more);
                 match parts.iter_mut().find(|(key, _)| *key == part.0) {
                     Some((_, sum)) => *sum += length,
@@ -408,6 +422,41 @@ mod tests {
                 .windows(2)
                 .all(|pair| pair[0].to_ns <= pair[1].from_ns)
         );
+    }
+
+    /// A CPU that is busy for 4 % of the time looks so, however much is merged, and the picture that is printed says what
+    /// is merged in it.
+    #[test]
+    fn what_is_merged_is_as_long_as_its_parts() {
+        let all =
+            (0..20_000).map(|n| stretch(n * 500 + n % 7, n * 500 + 20 + n % 7, (n % 2) as u32));
+        let mut one = timeline(all.collect());
+        one.to_ns = 10_000_000;
+        let sum = |one: &Timeline| -> u64 {
+            let stretches = one.lanes.iter().flat_map(|lane| &lane.stretches);
+            stretches.map(|one| one.to_ns - one.from_ns).sum()
+        };
+        assert_eq!(sum(&one), 400_000);
+        // The boxes of the picture, in parts of its width.
+        let filled = |one: &Timeline| -> f64 {
+            let (svg, _) = one.svg("");
+            let boxes = svg.split("<rect ").skip(1);
+            let wide = boxes.map(|one| {
+                let from = one.split("width=\"").nth(1).expect("it has a width");
+                from.split('"').next().unwrap().parse::<f64>().unwrap()
+            });
+            wide.sum::<f64>() / (WIDTH - LABELS)
+        };
+        for most in [20_000, 5_000, 500, 10] {
+            one.merge(most);
+            assert_eq!(sum(&one), 400_000, "{most}");
+            assert!(one.len() <= most);
+            // Boxes have a least width.
+            let filled = filled(&one);
+            assert!((0.03..0.2).contains(&filled), "{most}: {filled}");
+            let says = one.html("").contains("are merged in it");
+            assert_eq!(says, most > PRINTED_MAX, "{most}");
+        }
     }
 
     /// Stretches without room on a page are merged, and names without a stretch go.
