@@ -10,27 +10,33 @@ use schedlab_report::export::view::{Sort, View, matches};
 use schedlab_report::export::{csv, json, table};
 use schedlab_report::{RunResult, catalogue};
 use schedlab_trace::{counted, nearest};
+use schedlab_workload::Workload;
 
 use crate::args::{ShowArgs, WhyArgs};
 use crate::commands::Status;
-use crate::output::{Output, cannot_write, harmless, is_stdout, print, tell, width, write};
+use crate::output::{Output, cannot_write, harmless, is_stdout, print, tell, width};
 
 /// Where results go besides the terminal. Each file is begun before the work, so that a wrong path is an error at once.
 pub struct Files {
     json: Option<Target>,
     csv: Option<Target>,
+    html: Option<Target>,
     /// Whether the JSON document has the series over time, which are most of its bytes.
     series: bool,
 }
 
 /// A path, and the file that is begun there unless it is standard output.
-struct Target {
+pub struct Target {
     path: PathBuf,
     file: Option<Output>,
 }
 
 impl Target {
-    fn begin(path: &Path) -> anyhow::Result<Target> {
+    /// Begins it.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn begin(path: &Path) -> anyhow::Result<Target> {
         let file = match is_stdout(path) {
             true => None,
             false => Some(Output::create(path)?),
@@ -41,8 +47,16 @@ impl Target {
         })
     }
 
-    /// Writes the whole of it.
-    fn write(self, bytes: &[u8]) -> anyhow::Result<()> {
+    /// Returns whether it is standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Writes the whole of it, and puts the file in its place.
+    ///
+    /// # Errors
+    /// If it cannot be written; a file is then as it was.
+    pub fn write(self, bytes: &[u8]) -> anyhow::Result<()> {
         use std::io::Write as _;
         match self.file {
             None => print(bytes),
@@ -69,7 +83,19 @@ impl Files {
         Ok(Files {
             json: begin(&args.json)?,
             csv: begin(&args.csv)?,
+            html: None,
             series: args.series,
+        })
+    }
+
+    /// Returns the same with the page that `--html` names.
+    ///
+    /// # Errors
+    /// If it cannot be begun.
+    pub fn with_page(self, why: &WhyArgs) -> anyhow::Result<Files> {
+        Ok(Files {
+            html: why.html.as_deref().map(Target::begin).transpose()?,
+            ..self
         })
     }
 
@@ -81,6 +107,7 @@ impl Files {
         Ok(Files {
             json: path.map(Target::begin).transpose()?,
             csv: None,
+            html: None,
             series: false,
         })
     }
@@ -88,7 +115,7 @@ impl Files {
     /// Returns whether standard output is for a file format instead of text.
     pub fn take_stdout(&self) -> bool {
         let targets = [&self.json, &self.csv];
-        targets.into_iter().flatten().any(|one| one.file.is_none())
+        targets.into_iter().flatten().any(Target::is_stdout)
     }
 }
 
@@ -144,7 +171,7 @@ fn check(
     }
     let (first, rest) = pattern.split_once('.').unwrap_or((pattern, ""));
     let begins = |name: &String| name.split_once('.').is_some_and(|(word, _)| word == first);
-    let is_part = || !rest.is_empty() && workload.is_none_or(|text| is_part_of(text, first));
+    let is_part = || !rest.is_empty() && workload.is_none_or(|text| is_of_part(text, pattern));
     let exists = known.iter().any(|name| matches(pattern, name))
         || catalogue::find(pattern).is_some()
         || first == "policy" && !rest.is_empty()
@@ -161,13 +188,11 @@ fn check(
     Ok(())
 }
 
-/// Returns whether a workload of several has a part of that name: `service2` of `service + service`.
-fn is_part_of(workload: &str, part: &str) -> bool {
-    let model = part.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    let text = workload.replace(char::is_whitespace, "-");
-    // Parts of standard input have no other name.
-    !part.is_empty() && (text.contains(part) || text.contains(model) && !model.is_empty())
-        || part == "stdin" && text.contains('-')
+/// Returns whether a measure has the name of a part of the workload before it: `service2.score` of `service + service`.
+fn is_of_part(workload: &str, pattern: &str) -> bool {
+    let parts = Workload::part_names(workload);
+    let mut rests = parts.iter().filter_map(|part| pattern.strip_prefix(part));
+    rests.any(|rest| rest.starts_with('.'))
 }
 
 /// Prints the table of `results` and writes the files: with `--json -` or `--csv -` in the place of the table.
@@ -293,33 +318,33 @@ pub fn deliver_with_why(
     watched: &[(usize, Watched)],
     (why, note): (&WhyArgs, Option<&str>),
     view: &View,
-    files: Files,
+    mut files: Files,
 ) -> anyhow::Result<Status> {
     let mut told = table::render(results, view);
     if why.explain {
         told.push('\n');
-        told.push_str(&text(results, watched, width()));
+        told.push_str(&text(results, watched, view));
         if let Some(note) = note {
             told.push('\n');
-            fill(&mut told, "", note, 0, width());
+            fill(&mut told, "", note, 0, view.width);
         }
     }
-    let html = why.html.as_ref().map(|path| {
-        let mut page = page(results, watched, view);
-        page.lead.extend(note.map(str::to_owned));
-        (path, page.html())
-    });
+    let Some(target) = files.html.take() else {
+        return deliver_text(results, &told, view, files);
+    };
+    let mut page = page(results, watched, view);
+    page.lead.extend(note.map(str::to_owned));
+    let html = page.html();
     // The page takes the place of the table on standard output.
-    let on_stdout = html.as_ref().filter(|(path, _)| is_stdout(path));
-    if let Some((_, html)) = on_stdout {
-        print(html)?;
+    if target.is_stdout() {
+        target.write(html.as_bytes())?;
         return deliver_silently(results, view, files);
     }
-    let status = deliver_text(results, &told, view, files);
-    if let Some((path, html)) = html {
-        write(path, &html)?;
-    }
-    status
+    // The other files are written even if the page cannot be.
+    let written = target.write(html.as_bytes());
+    let status = deliver_text(results, &told, view, files)?;
+    written?;
+    Ok(status)
 }
 
 #[cfg(test)]
@@ -362,7 +387,16 @@ mod tests {
         assert!(view_of(&[], Some("scor")).unwrap_err().contains("`score`"));
         assert!(view_of(&["service.scor"], None).is_err());
         // No part of the workload, and no measure begins so.
-        for none in ["nosuch.*", "nosuch.score", ".*", "2.*"] {
+        for none in [
+            "nosuch.*",
+            "nosuch.score",
+            ".*",
+            "2.*",
+            "s.*",
+            "ervice.*",
+            "service3.score",
+            "own.*",
+        ] {
             let told = view_of(&[none], None).expect_err(none);
             assert!(told.contains("unknown measure"), "{told}");
         }

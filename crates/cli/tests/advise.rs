@@ -101,6 +101,10 @@ fn what_cannot_be_advised_on_is_one_line() {
             "write a number of runs",
         ),
         ("advise cpu --budget 0", "at least one run"),
+        (
+            "advise hackbench:groups=1,fds=2,loops=1000 -s fifo -c 2 --budget 60 --time-limit 1ms",
+            "under kernel: had not ended at the time limit of 1.00 ms; nothing can be compared",
+        ),
         ("advise cpu:duration=10ms -s nobody", "nobody"),
         ("advise cpu --html - --json -", "only one of them"),
         (

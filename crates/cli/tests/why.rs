@@ -70,9 +70,11 @@ fn the_page_has_the_same_bytes_and_needs_no_network() {
     let table = page(&format!("{RUN} --html page.html"));
     assert_eq!(table, page(RUN));
     assert!(folder.path().join("page.html").exists());
-    // A run whose events are written can be watched, too.
-    let one = "sim cpu:duration=20ms -s fifo -c 2 --trace t.pftrace --explain";
-    assert!(page(one).contains("The longest wait is ") || page(one).contains("No task waits"));
+    // A run whose events are written can be watched, too, and its text is the same.
+    let one = "sim cpu:duration=20ms,tasks=3 -s fifo -c 2 --explain";
+    let told = page(&format!("{one} --trace t.pftrace"));
+    assert_eq!(told, page(one));
+    assert!(words(&told).contains("The longest wait is "), "{told}");
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn what_standard_output_cannot_hold_is_one_line() {
         ("--html - --json -", "--html - and --json - both write"),
         ("--html - --explain", "--html - takes the place of the text"),
         ("--csv - --explain", "--csv - takes the place of the text"),
-        ("--html x --json x", "x"),
+        ("--html x --json x", "--json and --html both write x"),
     ] {
         let output = schedlab(&format!("{RUN} {line}"), folder.path());
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -110,6 +112,40 @@ fn what_standard_output_cannot_hold_is_one_line() {
         assert!(stderr.contains(told), "{line}: {stderr}");
         assert_eq!(stderr.trim_end().lines().count(), 1, "{line}: {stderr}");
     }
+}
+
+/// The page is begun before the runs: a wrong path is an error at once, and no run is made in vain.
+#[test]
+fn a_page_that_cannot_be_written_is_told_before_the_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("taken")).unwrap();
+    // These runs take minutes.
+    let long = "sim cpu:duration=100000s -s fifo -c 2 --time-limit 100001s";
+    let advice = "advise cpu:duration=100000s -s fifo --budget 100 --time-limit 100001s";
+    for (line, told) in [
+        (format!("{long} --html none/page.html"), "no folder none"),
+        (format!("{long} --html taken"), "it is a folder"),
+        (format!("{advice} --html none/page.html"), "no folder none"),
+        (format!("{advice} --json none/a.json"), "no folder none"),
+    ] {
+        let begun = std::time::Instant::now();
+        let output = schedlab(&line, folder.path());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(told), "{line}: {stderr}");
+        assert!(output.stdout.is_empty(), "{line}");
+        assert!(begun.elapsed().as_secs() < 20, "{line}");
+    }
+    // A page in its place is left alone by a run that is refused.
+    std::fs::write(folder.path().join("page.html"), "before").unwrap();
+    let output = schedlab(
+        &format!("{RUN} --html page.html --csv none/x.csv"),
+        folder.path(),
+    );
+    assert_eq!(output.status.code(), Some(2));
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert_eq!(page, "before");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
 }
 
 /// A browser, as distributions name it.

@@ -5,15 +5,18 @@
 mod differs;
 mod page;
 mod path;
+#[cfg(test)]
+mod story;
 mod text;
 mod watched;
 mod words;
 
 pub use differs::Differs;
-pub use page::{BYTES_MAX, page};
+pub use page::{BYTES_MAX, page, waiting_over_time};
 pub use path::{Decomposed, Decomposer, Lock, OfName, SLOTS, Times};
 pub use text::text;
-pub use watched::{Behind, Longest, Slow, Watched};
+pub use watched::{Behind, Longest, Runner, Slow, Watched};
 pub use words::{
-    Shown, against, changes, critical_path, is_same, parts, percent, scores, sentences, time, waits,
+    Shown, against, changes, critical_path, cut, is_same, parts_beside, percent, scores, sentences,
+    time, waits,
 };

@@ -6,9 +6,11 @@ use schedlab_report::export::table::sheets;
 use schedlab_report::export::view::View;
 use schedlab_trace::{counted, time_unit};
 
-use crate::path::SLOTS;
-use crate::watched::Watched;
-use crate::words::{Shown, against, changes, parts, percent, sentences, time};
+use crate::path::{Decomposed, SLOTS, Times};
+use crate::watched::{Runner, Watched};
+use crate::words::{
+    Shown, WITHHELD, against, changes, did_not_end, moves, parts_beside, percent, sentences, time,
+};
 
 /// A page takes no more bytes.
 pub const BYTES_MAX: usize = 5_000_000;
@@ -16,6 +18,8 @@ pub const BYTES_MAX: usize = 5_000_000;
 const TEXT_BYTES: usize = 500_000;
 /// Pairs of names in the table of who waited behind whom, and locks in theirs.
 const ROWS_MAX: usize = 12;
+/// In the place of the task behind which another one waited to the end of the run.
+const NOT_ENDED: &str = "(not ended)";
 
 /// Returns the page of a comparison. `watched` has the results that were watched, by their places.
 pub fn page(results: &[RunResult], watched: &[(usize, Watched)], view: &View) -> Page {
@@ -24,21 +28,14 @@ pub fn page(results: &[RunResult], watched: &[(usize, Watched)], view: &View) ->
     sections.extend(over_time(results, watched));
     sections.extend(paths(results, watched));
     for (place, one) in watched {
-        sections.push(of_run(
-            &results[*place],
-            one,
-            &results[watched[0].0],
-            &watched[0].1,
-            room,
-        ));
+        let first = (&results[watched[0].0], &watched[0].1);
+        sections.push(of_run((&results[*place], one), first, view, room));
     }
-    let is_there = |section: &Section| {
-        !section.text.is_empty() || !section.tables.is_empty() || !section.charts.is_empty()
-    };
+    sections.retain(|section| !section.is_empty());
     Page {
         title: title(results),
-        lead: lead(results, watched),
-        sections: sections.into_iter().filter(is_there).collect(),
+        lead: lead(results, watched, view),
+        sections,
     }
 }
 
@@ -88,10 +85,27 @@ pub(crate) fn label(result: &RunResult, results: &[RunResult]) -> String {
     label
 }
 
+/// The name of a watched run in tables and charts of several.
+fn label_of_watched(result: &RunResult, results: &[RunResult]) -> String {
+    let cut = match result.is_done() {
+        true => "",
+        false => " (failed)",
+    };
+    label(result, results) + cut
+}
+
+/// Whether times and scores of a machine are not compared, here as in the table.
+fn is_withheld(result: &RunResult, view: &View) -> bool {
+    result.is_emulated() && !view.emulated_ratios
+}
+
 /// How the scores differ from the first scheduler's, on each number of CPUs.
-pub(crate) fn scores(results: &[RunResult]) -> Vec<String> {
+pub(crate) fn scores(results: &[RunResult], view: &View) -> Vec<String> {
     let rows = rows(results);
     let mut said = Vec::new();
+    if rows.len() > 1 && results.iter().any(|result| is_withheld(result, view)) {
+        return vec![WITHHELD.to_owned()];
+    }
     for row in &rows {
         let first = rows.iter().find(|first| first[0].cpus == row[0].cpus);
         let Some(first) = first.filter(|first| !std::ptr::eq(*first, row)) else {
@@ -119,36 +133,30 @@ pub(crate) fn looked_into(results: &[RunResult], watched: &[(usize, Watched)]) -
             format!("Timelines and sentences are of the runs with seed {seed}, the table of all.")
         }
         _ => format!(
-            "Timelines and sentences are of the first {} of {all} rows, with seed {seed}; the table is of all runs.",
-            watched.len()
+            "Timelines and sentences are of {} of the {all} rows of the table, with seed {seed}: one page has no room for more.",
+            match watched.len() {
+                1 => "the first".to_owned(),
+                some => format!("the first {some}"),
+            }
         ),
     }
 }
 
-fn lead(results: &[RunResult], watched: &[(usize, Watched)]) -> Vec<String> {
-    let mut lead = scores(results);
+fn lead(results: &[RunResult], watched: &[(usize, Watched)], view: &View) -> Vec<String> {
+    let mut lead = scores(results, view);
     lead.push(looked_into(results, watched));
     lead
 }
 
 fn overview(results: &[RunResult], view: &View) -> Section {
     let sheets = sheets(results, view);
-    let failed = results.iter().filter(|result| !result.is_done());
-    let failed = failed.map(|result| {
-        let why = result.message.as_deref().unwrap_or("no message");
-        format!(
-            "`{}`, seed {}, did not come to its end ({}: {why}).",
-            label(result, results),
-            result.seed,
-            result.exit
-        )
-    });
+    let endings = results.iter().filter_map(|result| ending(result, results));
     Section {
         heading: "Results".to_owned(),
         text: sheets
             .iter()
             .flat_map(|sheet| sheet.notes.clone())
-            .chain(failed)
+            .chain(endings)
             .collect(),
         tables: sheets
             .into_iter()
@@ -162,6 +170,32 @@ fn overview(results: &[RunResult], view: &View) -> Section {
     }
 }
 
+/// How a run failed, with all that is known of it, or the note on a run that did not.
+fn ending(result: &RunResult, results: &[RunResult]) -> Option<String> {
+    let name = label(result, results);
+    if result.is_done() {
+        let note = result.message.as_ref()?;
+        let note = note.trim_end_matches('.');
+        return Some(format!("`{name}`, seed {}: {note}.", result.seed));
+    }
+    let mut told = format!("With seed {} {}.", result.seed, did_not_end(&name, result));
+    for (what, text) in [
+        ("Why", result.explanation.as_ref()),
+        ("Violations before that", result.violations.as_ref()),
+        (
+            "Replay",
+            Some(&result.replay).filter(|line| !line.is_empty()),
+        ),
+    ] {
+        let text = text.map(|text| match what {
+            "Replay" => format!("`{text}`"),
+            _ => format!("{}.", text.trim_end_matches('.')),
+        });
+        told.extend(text.map(|text| format!(" {what}: {text}")));
+    }
+    Some(told)
+}
+
 /// Neighbours differ without colours, too.
 fn mark(nr: usize) -> Mark {
     match nr % 2 {
@@ -172,7 +206,7 @@ fn mark(nr: usize) -> Mark {
 
 fn distributions(results: &[RunResult], watched: &[(usize, Watched)]) -> Section {
     let of_waits = (0..).zip(watched).map(|(nr, (place, one))| Series {
-        name: label(&results[*place], results),
+        name: label_of_watched(&results[*place], results),
         mark: mark(nr),
         points: one
             .waits
@@ -230,32 +264,45 @@ fn distributions(results: &[RunResult], watched: &[(usize, Watched)]) -> Section
 }
 
 fn over_time(results: &[RunResult], watched: &[(usize, Watched)]) -> Option<Section> {
-    let longest = watched.iter().map(|(_, one)| one.time.makespan_ns).max()?;
-    let (size, unit) = time_unit(longest as f64, "ns").unwrap_or((1.0, "ns".to_owned()));
-    let series = (0..).zip(watched).map(|(nr, (place, one))| Series {
-        name: label(&results[*place], results),
-        mark: mark(nr),
-        points: (0..)
-            .zip(&one.time.waiting)
-            .map(|(slot, waiting)| {
-                let middle = (f64::from(slot) + 0.5) / SLOTS as f64;
-                Point::from((middle * one.time.makespan_ns as f64 / size, *waiting))
-            })
-            .collect(),
+    if watched.is_empty() {
+        return None;
+    }
+    let named = watched.iter().map(|(place, one)| {
+        let name = label_of_watched(&results[*place], results);
+        (name, &one.time)
     });
     Some(Section {
         heading: "Run queues over time".to_owned(),
         text: vec![format!(
             "Tasks that can run and wait for a CPU, in the mean of each of {SLOTS} parts of a run."
         )],
-        charts: vec![Chart {
-            title: "Tasks that wait for a CPU".to_owned(),
-            x: Axis::linear(unit),
-            y: Axis::linear("tasks"),
-            series: series.collect(),
-        }],
+        charts: vec![waiting_over_time(&named.collect::<Vec<_>>())],
         ..Section::default()
     })
+}
+
+/// The chart of the tasks that wait, of named runs.
+pub fn waiting_over_time(runs: &[(String, &Decomposed)]) -> Chart {
+    let longest = runs.iter().map(|(_, run)| run.makespan_ns).max();
+    let unit = time_unit(longest.unwrap_or(0) as f64, "ns");
+    let (size, unit) = unit.unwrap_or((1.0, "ns".to_owned()));
+    let series = (0..).zip(runs).map(|(nr, (name, run))| Series {
+        name: name.clone(),
+        mark: mark(nr),
+        points: (0..)
+            .zip(&run.waiting)
+            .map(|(slot, waiting)| {
+                let middle = (f64::from(slot) + 0.5) / SLOTS as f64;
+                Point::from((middle * run.makespan_ns as f64 / size, *waiting))
+            })
+            .collect(),
+    });
+    Chart {
+        title: "Tasks that wait for a CPU, over time".to_owned(),
+        x: Axis::linear(unit),
+        y: Axis::linear("tasks"),
+        series: series.collect(),
+    }
 }
 
 /// The critical paths of all beside each other.
@@ -264,15 +311,18 @@ fn paths(results: &[RunResult], watched: &[(usize, Watched)]) -> Option<Section>
         .iter()
         .filter_map(|(place, one)| Some((&results[*place], one.time.path.as_ref()?)))
         .collect();
-    let (_, first) = with.first()?;
+    with.first()?;
     let head = std::iter::once(String::new());
-    let head = head.chain(with.iter().map(|(result, _)| label(result, results)));
-    let mut rows: Vec<Vec<String>> = parts(first)
-        .iter()
-        .enumerate()
-        .map(|(row, (what, _))| {
-            let cells = with.iter().map(|(_, path)| time(parts(path)[row].1));
-            std::iter::once((*what).to_owned()).chain(cells).collect()
+    let head = head.chain(
+        with.iter()
+            .map(|(result, _)| label_of_watched(result, results)),
+    );
+    let paths: Vec<&Times> = with.iter().map(|(_, path)| *path).collect();
+    let mut rows: Vec<Vec<String>> = parts_beside(&paths)
+        .into_iter()
+        .map(|(what, times)| {
+            let cells = times.into_iter().map(time);
+            std::iter::once(what.to_owned()).chain(cells).collect()
         })
         .collect();
     let sums = with.iter().map(|(_, path)| time(path.total_ns()));
@@ -297,31 +347,50 @@ fn paths(results: &[RunResult], watched: &[(usize, Watched)]) -> Option<Section>
 pub(crate) fn said(
     (result, watched): (&RunResult, &Watched),
     (first, of_first): (&RunResult, &Watched),
+    view: &View,
 ) -> Vec<String> {
     let mut said = sentences(&Shown {
         result,
         watched: Some(watched),
     });
-    if !std::ptr::eq(result, first) {
-        let beside = changes(&of_first.time, &watched.time, &result.scheduler);
-        if !beside.is_empty() {
-            said.push(format!("Beside `{}`:", first.scheduler));
-            said.extend(beside);
-        }
+    if std::ptr::eq(result, first) {
+        return said;
+    }
+    // Of a run that failed a part is known: no difference from a whole run means anything.
+    if !result.is_done() {
+        said.push(format!("It is not compared with `{}`.", first.scheduler));
+        return said;
+    }
+    if !first.is_done() {
+        let why = did_not_end(&first.scheduler, first);
+        said.push(format!(
+            "`{}` is not compared with `{}`: {why}.",
+            result.scheduler, first.scheduler
+        ));
+        return said;
+    }
+    let beside = match is_withheld(result, view) {
+        true => moves(&of_first.time, &watched.time, &result.scheduler)
+            .into_iter()
+            .collect(),
+        false => changes(&of_first.time, &watched.time, &result.scheduler),
+    };
+    if !beside.is_empty() {
+        said.push(format!("Beside `{}`:", first.scheduler));
+        said.extend(beside);
     }
     said
 }
 
 fn of_run(
-    result: &RunResult,
-    watched: &Watched,
-    first: &RunResult,
-    of_first: &Watched,
+    (result, watched): (&RunResult, &Watched),
+    first: (&RunResult, &Watched),
+    view: &View,
     room: usize,
 ) -> Section {
     let mut timeline = watched.timeline.clone();
     let below = timeline.fit(room).max(watched.merged_below_ns);
-    let mut text = vec![said((result, watched), (first, of_first)).join(" ")];
+    let mut text = vec![said((result, watched), first, view).join(" ")];
     text.push(how_to_read(watched, below));
     let slowest = watched.slowest.iter().map(|one| {
         let times = &one.times;
@@ -333,25 +402,35 @@ fn of_run(
             time(times.preempted_ns),
             time(times.tasks_ns),
             time(times.timer_ns),
+            match times.other_ns {
+                0 => String::new(),
+                ns => time(ns),
+            },
             one.migrations.to_string(),
             longest.map_or(String::new(), |one| time(one.ns)),
             longest.map_or(String::new(), |one| time(one.at_ns)),
             longest
-                .and_then(|one| one.behind.clone())
+                .and_then(|one| match one.cpu {
+                    Some(_) => one.behind.clone(),
+                    None => Some(NOT_ENDED.to_owned()),
+                })
                 .unwrap_or_default(),
         ]
     });
-    let all: u64 = watched.behind.iter().map(|one| one.ns).sum();
     let behind = watched.behind.iter().take(ROWS_MAX).map(|one| {
-        let runner = one.runner.clone();
+        let runner = match &one.runner {
+            Runner::Task(runner) => runner,
+            Runner::Nobody => "no other task",
+            Runner::NotEnded => NOT_ENDED,
+        };
         vec![
             one.waiter.clone(),
-            runner.unwrap_or_else(|| "no other task".to_owned()),
+            runner.to_owned(),
             time(one.ns),
-            percent(100.0 * one.ns as f64 / all.max(1) as f64),
+            percent(100.0 * one.ns as f64 / watched.waits_ns.max(1) as f64),
         ]
     });
-    let span = watched.time.makespan_ns.max(1) as f64;
+    let span = watched.span_ns.max(1) as f64;
     let locks = watched.locks.iter().take(ROWS_MAX).map(|lock| {
         let attempts = lock.acquisitions + lock.failed;
         vec![
@@ -383,9 +462,10 @@ fn of_run(
                     "task",
                     "on a CPU",
                     "waits after a wakeup",
-                    "waits behind others",
+                    "waits after loss or yield",
                     "sleeps for tasks",
                     "sleeps for timers, devices",
+                    "sleeps, not ended",
                     "migrations",
                     "longest wait",
                     "at",
@@ -429,7 +509,7 @@ fn how_to_read(watched: &Watched, below: u64) -> String {
         0 => " All stretches are there.".to_owned(),
         below => format!(
             " Stretches below {} are merged with those that follow within that time, so that the page has room: a merged one \
-             has the name that takes most of it.",
+             is as long as they are together and has the name that takes most of it.",
             time(below)
         ),
     };
@@ -444,6 +524,7 @@ mod tests {
     use schedlab_figures::{Kind, Lane, LaneMark, Stretch, Timeline};
 
     use super::*;
+    use crate::path::OfName;
 
     fn results(all: &[(&str, u32, u64)]) -> Vec<RunResult> {
         let result = |(scheduler, cpus, seed): &(&str, u32, u64)| {
@@ -497,7 +578,7 @@ mod tests {
             (
                 &all,
                 &[0],
-                "Timelines and sentences are of the first 1 of 2 rows, with seed 1; the table is of all runs.",
+                "Timelines and sentences are of the first of the 2 rows of the table, with seed 1: one page has no room for more.",
             ),
             (&all, &[], "No run was watched: there is no timeline."),
         ] {
@@ -523,7 +604,7 @@ mod tests {
         ]);
         assert_eq!(title(&many), "chat under 5 schedulers");
         // Each row is compared with the first scheduler on as many CPUs.
-        let said = scores(&all);
+        let said = scores(&all, &View::of_width(80));
         assert_eq!(
             said,
             ["`other on 4 CPUs` beside `one on 4 CPUs`: its score is about the same, by one seed."]
@@ -538,10 +619,114 @@ mod tests {
         let end = schedlab_report::Exit::ErrorStall;
         assert_eq!(
             told(&all),
-            format!("`other`, seed 1, did not come to its end ({end}: no message).")
+            format!("With seed 1 `other` did not come to its end ({end}: no message).")
         );
+        // All that the table of text has is here, too.
         all[1].message = Some("cc1 for 30 s".to_owned());
-        assert!(told(&all).ends_with(": cc1 for 30 s)."));
+        all[1].explanation = Some("it lost the task.".to_owned());
+        all[1].violations = Some("1 in all: a race".to_owned());
+        all[1].replay = "schedlab sim chat".to_owned();
+        assert_eq!(
+            told(&all),
+            format!(
+                "With seed 1 `other` did not come to its end ({end}: cc1 for 30 s). Why: it lost the task. Violations before \
+                 that: 1 in all: a race. Replay: `schedlab sim chat`"
+            )
+        );
+        all[1] = RunResult {
+            message: Some("no client waited".to_owned()),
+            ..all[0].clone()
+        };
+        assert_eq!(told(&all), "`one`, seed 1: no client waited.");
+    }
+
+    /// A whole run of 1 ms, and one under the other scheduler that takes half of it.
+    fn two() -> (Vec<RunResult>, [Watched; 2]) {
+        let run = |running_ns: u64, migrations: u64| {
+            let path = Times {
+                running_ns,
+                ..Times::default()
+            };
+            let of = OfName {
+                tasks: 1,
+                times: path,
+                migrations,
+            };
+            Watched {
+                time: Decomposed {
+                    makespan_ns: running_ns,
+                    names: vec![("a".to_owned(), of)],
+                    path: Some(path),
+                    ..Decomposed::default()
+                },
+                ..Watched::default()
+            }
+        };
+        let all = results(&[("one", 8, 1), ("other", 8, 1)]);
+        (all, [run(1_000_000, 100), run(500_000, 20)])
+    }
+
+    #[test]
+    fn a_run_that_failed_is_not_compared() {
+        let view = View::of_width(80);
+        let told = |all: &[RunResult], watched: &[Watched; 2]| {
+            let both = said((&all[1], &watched[1]), (&all[0], &watched[0]), &view);
+            both.join(" ")
+        };
+        let less = "on a CPU: 500 µs less";
+        let (mut all, watched) = two();
+        assert!(told(&all, &watched).contains(less));
+        let stalled = schedlab_report::Exit::ErrorStall;
+        all[1].exit = stalled;
+        let own = told(&all, &watched);
+        assert!(own.ends_with("It is not compared with `one`."), "{own}");
+        assert!(!own.contains("less"), "{own}");
+        let failed = format!("did not come to its end ({stalled}: no message)");
+        assert_eq!(
+            scores(&all, &view),
+            [format!(
+                "`other` is not compared with `one`: `other` {failed}."
+            )]
+        );
+        let seen: Vec<(usize, Watched)> = (0..).zip(watched.clone()).collect();
+        let paths = paths(&all, &seen).unwrap();
+        assert_eq!(paths.tables[0].head, ["", "one", "other (failed)"]);
+        // Nor is a whole run compared with one that failed.
+        let (mut all, watched) = two();
+        all[0].exit = stalled;
+        let own = told(&all, &watched);
+        let expected = format!("`other` is not compared with `one`: `one` {failed}.");
+        assert!(own.ends_with(&expected), "{own}");
+        assert!(!own.contains("less"), "{own}");
+    }
+
+    /// The same as in the table.
+    #[test]
+    fn times_of_emulated_cpus_are_not_compared() {
+        let (mut all, watched) = two();
+        for one in &mut all {
+            one.machine = RunResult::EMULATED.to_owned();
+        }
+        let mut view = View::of_width(80);
+        let told = |view: &View| {
+            let both = said((&all[1], &watched[1]), (&all[0], &watched[0]), view);
+            (scores(&all, view), both.join(" "))
+        };
+        let (lead, own) = told(&view);
+        assert_eq!(lead, [WITHHELD]);
+        assert!(!own.contains("less"), "{own}");
+        // Counts are compared.
+        assert!(
+            own.ends_with("Under `other` tasks change their CPU 20 times instead of 100."),
+            "{own}"
+        );
+        let notes = overview(&all, &view).text.join(" ");
+        assert!(notes.contains("ratios of scores are withheld"), "{notes}");
+        view.emulated_ratios = true;
+        let (lead, own) = told(&view);
+        assert!(lead[0].contains("its score is about the same"), "{lead:?}");
+        assert!(own.contains("on a CPU: 500 µs less"), "{own}");
+        assert!(scores(&all[..1], &View::of_width(80)).is_empty());
     }
 
     /// A run with 200,000 stretches.

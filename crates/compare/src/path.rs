@@ -16,6 +16,8 @@ use serde::Serialize;
 const STRETCHES_MAX: usize = 8_000_000;
 /// Nor are more spins.
 const SPINS_MAX: usize = 2_000_000;
+/// An exit in the last part of a run that is so small, in percent, is its end: what lives on is of no interest.
+const END_PCT: u64 = 1;
 /// Steps at one instant after which the walk leaves a circle of wakeups.
 const IDLE_STEPS_MAX: usize = 64;
 
@@ -26,13 +28,13 @@ pub struct Times {
     pub running_ns: u64,
     /// Waits for a CPU that a wakeup or the creation of the task began.
     pub woken_ns: u64,
-    /// Waits for a CPU behind another task that took it.
+    /// Waits for a CPU that the task had: another task took it, or it yielded it.
     pub preempted_ns: u64,
     /// Sleeps that another task ended: locks, pipes, barriers, queues. On a path the other task's time stands for them.
     pub tasks_ns: u64,
     /// Sleeps that a timer or a device ended.
     pub timer_ns: u64,
-    /// Before the first event of the path's first task.
+    /// Sleeps that had not ended when the run did; on a path, also the time before the first event of its first task.
     pub other_ns: u64,
 }
 
@@ -59,9 +61,10 @@ impl Times {
         match kind {
             Kind::Runs(_) => self.running_ns += ns,
             Kind::Waits(Why::Woken) => self.woken_ns += ns,
-            Kind::Waits(Why::Preempted) => self.preempted_ns += ns,
+            Kind::Waits(Why::Left) => self.preempted_ns += ns,
             Kind::Sleeps(Waker::Task(_)) => self.tasks_ns += ns,
             Kind::Sleeps(Waker::Timer) => self.timer_ns += ns,
+            Kind::Sleeps(Waker::Nobody) => self.other_ns += ns,
         }
     }
 }
@@ -110,7 +113,8 @@ pub const SLOTS: usize = 160;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     Woken,
-    Preempted,
+    /// It was on a CPU: another task took that, or it yielded it.
+    Left,
 }
 
 /// The cause that ended a sleep.
@@ -118,6 +122,8 @@ enum Why {
 enum Waker {
     Task(u32),
     Timer,
+    /// It had not ended when the run did.
+    Nobody,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,10 +216,14 @@ pub(crate) enum Piece {
     /// It ran on this CPU.
     Runs(u32),
     Waits,
+    /// It waited until the end of the run.
+    WaitsOn,
     /// It slept until this task woke it.
     Woken(u32),
     /// It slept until a timer or a device woke it.
     Sleeps,
+    /// It slept until the end of the run.
+    SleepsOn,
 }
 
 /// Listens to a run and takes its time apart.
@@ -227,6 +237,8 @@ pub struct Decomposer {
     last: Option<(u32, u64)>,
     /// Since when the run counts.
     begun: u64,
+    /// When it is to count, of events that do not say so.
+    begins_at: Option<u64>,
     now: u64,
     /// The events have modes of CPUs, so that wakeups by interrupts and by calls differ.
     has_modes: bool,
@@ -241,6 +253,14 @@ impl Decomposer {
     pub fn watching() -> Decomposer {
         Decomposer {
             watches: true,
+            ..Decomposer::default()
+        }
+    }
+
+    /// Listens to a run that counts from `at` on, of which the events do not say that.
+    pub fn counting_from(at: Instant) -> Decomposer {
+        Decomposer {
+            begins_at: Some(at.ns()).filter(|at| *at > 0),
             ..Decomposer::default()
         }
     }
@@ -362,7 +382,7 @@ impl Decomposer {
         let known = self.task(task);
         let early = std::mem::take(&mut known.woken_early);
         known.state = match how {
-            PrevState::Preempted | PrevState::Yielded => State::Waits(Why::Preempted),
+            PrevState::Preempted | PrevState::Yielded => State::Waits(Why::Left),
             PrevState::Blocked if early => State::Waits(Why::Woken),
             PrevState::Blocked => State::Sleeps,
             PrevState::Exited => State::None,
@@ -418,18 +438,37 @@ impl Decomposer {
         for cpu in 0..self.cpus.len() as u32 {
             self.resolve(CpuId(cpu), false);
         }
-        // In a run that was cut off, the task that runs at its end stands for the last one.
         let now = self.now;
-        let running = (0..self.tasks.len() as u32)
-            .filter(|task| self.tasks[*task as usize].state == State::Runs);
-        let running: Vec<u32> = running.collect();
-        for task in running {
-            let cpu = self.tasks[task as usize].cpu.unwrap_or(CpuId(0));
-            self.end(TaskId(task), now, Kind::Runs(cpu));
-            if self.last.is_none() && self.tasks[task as usize].counts {
-                self.last = Some((task, now));
+        // The last task of a run that was cut off runs at its end, or else waits, or else was the last to go to sleep.
+        let (mut runs, mut waits, mut sleeps) = (None, None, None::<(u64, u32)>);
+        for task in 0..self.tasks.len() as u32 {
+            let known = &self.tasks[task as usize];
+            let (kind, place) = match known.state {
+                State::None => continue,
+                State::Runs => (Kind::Runs(known.cpu.unwrap_or(CpuId(0))), Some(&mut runs)),
+                State::Waits(why) => (Kind::Waits(why), Some(&mut waits)),
+                State::Sleeps => (Kind::Sleeps(Waker::Nobody), None),
+            };
+            match place.filter(|_| known.counts) {
+                Some(place) => {
+                    place.get_or_insert(task);
+                }
+                None if known.counts => sleeps = sleeps.max(Some((known.since, task))),
+                None => {}
             }
+            self.end(TaskId(task), now, kind);
         }
+        let open = runs.or(waits).or(sleeps.map(|(_, task)| task));
+        let span = now.saturating_sub(self.begun);
+        let is_end = |at: u64| 100 * (now - at) <= END_PCT * span;
+        if self.last.is_none_or(|(_, at)| !is_end(at)) {
+            self.last = open.map(|task| (task, now)).or(self.last);
+        }
+    }
+
+    /// The part of the run that counts, until the last event: sums of locks are of that.
+    pub(crate) fn span_ns(&self) -> u64 {
+        self.now.saturating_sub(self.begun)
     }
 
     /// Number of tasks that were ever named.
@@ -468,10 +507,19 @@ impl Decomposer {
                 Kind::Waits(_) => Piece::Waits,
                 Kind::Sleeps(Waker::Task(waker)) => Piece::Woken(waker),
                 Kind::Sleeps(Waker::Timer) => Piece::Sleeps,
+                Kind::Sleeps(Waker::Nobody) => Piece::SleepsOn,
             };
             (one.from, one.to, piece)
         };
-        self.tasks[task as usize].stretches.iter().map(of).collect()
+        let known = &self.tasks[task as usize];
+        let mut pieces: Vec<(u64, u64, Piece)> = known.stretches.iter().map(of).collect();
+        if let Some((_, to, piece @ Piece::Waits)) = pieces.last_mut()
+            && *to == self.now
+            && matches!(known.state, State::Waits(_))
+        {
+            *piece = Piece::WaitsOn;
+        }
+        pieces
     }
 
     pub(crate) fn spins(&self) -> &[Spin] {
@@ -681,6 +729,9 @@ impl Listener for Decomposer {
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
         let at = at.ns();
         self.now = self.now.max(at);
+        if let Some(begin) = self.begins_at.take_if(|begin| *begin <= at) {
+            self.begin(begin);
+        }
         match event {
             Event::Mode(mode) => {
                 self.has_modes = true;
@@ -748,59 +799,8 @@ impl Listener for Decomposer {
 
 #[cfg(test)]
 mod tests {
-    use schedlab_trace::Duration;
-
     use super::*;
-
-    fn meta(comm: &str) -> TaskMeta {
-        TaskMeta {
-            comm: comm.to_owned(),
-            nice: 0,
-            affinity: Default::default(),
-            rt_priority: 0,
-            idle: false,
-        }
-    }
-
-    struct Story(Decomposer);
-
-    impl Story {
-        fn new(names: &[&str]) -> Story {
-            let mut story = Decomposer::default();
-            for (task, name) in (0..).zip(names) {
-                story.define_task(TaskId(task), &meta(name));
-            }
-            Story(story)
-        }
-        fn at(&mut self, at: u64, cpu: u32, event: Event) -> &mut Story {
-            self.0.record(Instant::from_ns(at), CpuId(cpu), event);
-            self
-        }
-        fn wakes(&mut self, at: u64, cpu: u32, task: u32) -> &mut Story {
-            let (task, to, since) = (TaskId(task), CpuId(0), Duration::ZERO);
-            self.at(at, cpu, Event::Wakeup { task, to, since })
-        }
-        fn switch(
-            &mut self,
-            at: u64,
-            cpu: u32,
-            prev: Option<(u32, PrevState)>,
-            next: Option<u32>,
-        ) -> &mut Story {
-            self.at(
-                at,
-                cpu,
-                Event::Switch {
-                    prev: prev.map(|(task, _)| TaskId(task)),
-                    prev_state: prev.map_or(PrevState::Blocked, |(_, state)| state),
-                    next: next.map(TaskId),
-                },
-            )
-        }
-        fn mode(&mut self, at: u64, cpu: u32, mode: CpuMode) -> &mut Story {
-            self.at(at, cpu, Event::Mode(mode))
-        }
-    }
+    use crate::story::Story;
 
     /// By hand, on one CPU: a runs 0–10 and sleeps until b wakes it at 30; b runs 10–40, is preempted by a at 40
     /// although a could run since 30; a runs 40–60 and ends; b runs 60–70 and ends.
@@ -931,5 +931,95 @@ mod tests {
         story.mode(80, 0, CpuMode::Kernel);
         let of = story.0.finish();
         assert_eq!(of.path.unwrap().running_ns, 80);
+    }
+
+    /// As [`what_was_before_the_begin_does_not_count`], without an event that says so.
+    #[test]
+    fn a_begin_that_is_told_is_as_one_among_the_events() {
+        let told = |mut decomposer: Story, has_event: bool| {
+            let story = &mut decomposer;
+            story
+                .mode(0, 0, CpuMode::User)
+                .wakes(0, 0, 0)
+                .switch(0, 0, None, Some(0))
+                .wakes(20, 0, 1)
+                .switch(30, 0, Some((0, PrevState::Preempted)), Some(1));
+            if has_event {
+                story.at(40, 0, Event::Begin);
+            }
+            story
+                .switch(50, 0, Some((1, PrevState::Exited)), Some(0))
+                .switch(75, 0, Some((0, PrevState::Exited)), None);
+            decomposer.0.finish()
+        };
+        let names = ["a", "b"];
+        let with_event = told(Story::new(&names), true);
+        let of_time = Decomposer::counting_from(Instant::from_ns(40));
+        let of_time = told(Story::of(of_time, &names), false);
+        assert_eq!(of_time, with_event);
+        assert_eq!((of_time.makespan_ns, of_time.user_ns[0]), (35, 35));
+        let whole = Decomposer::counting_from(Instant::ZERO);
+        assert_eq!(told(Story::of(whole, &names), false).makespan_ns, 75);
+    }
+
+    /// a ends at 10; b sleeps since 60 and c since 50 when the run is cut off at 100.
+    #[test]
+    fn the_last_to_go_to_sleep_stands_for_the_last_one() {
+        let mut story = Story::new(&["a", "b", "c"]);
+        story
+            .wakes(0, 0, 0)
+            .wakes(0, 1, 1)
+            .wakes(0, 2, 2)
+            .switch(0, 0, None, Some(0))
+            .switch(0, 1, None, Some(1))
+            .switch(0, 2, None, Some(2))
+            .switch(10, 0, Some((0, PrevState::Exited)), None)
+            .switch(50, 2, Some((2, PrevState::Blocked)), None)
+            .switch(60, 1, Some((1, PrevState::Blocked)), None)
+            .mode(100, 0, CpuMode::Idle);
+        let of = story.0.finish();
+        assert_eq!(of.makespan_ns, 100);
+        let path = of.path.unwrap();
+        assert_eq!((path.running_ns, path.other_ns), (60, 40));
+    }
+
+    /// The run ends with a; b, which serves it, would run for ever.
+    #[test]
+    fn a_task_that_outlives_the_program_is_not_its_end() {
+        let mut story = Story::new(&["a", "b"]);
+        story
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .wakes(900, 1, 1)
+            .switch(950, 1, None, Some(1))
+            .switch(1_000, 0, Some((0, PrevState::Exited)), None)
+            .mode(1_005, 1, CpuMode::Kernel);
+        let of = story.0.finish();
+        assert_eq!(of.makespan_ns, 1_000);
+        assert_eq!(of.path.unwrap().running_ns, 1_000);
+    }
+
+    /// On one CPU a runs 0–20 and ends; b has waited since 5, c sleeps since 3, and the run ends at 100.
+    #[test]
+    fn a_wait_and_a_sleep_last_until_the_end_of_the_run() {
+        let mut story = Story::new(&["a", "b", "c"]);
+        story
+            .wakes(0, 0, 0)
+            .wakes(0, 1, 2)
+            .switch(0, 0, None, Some(0))
+            .switch(1, 1, None, Some(2))
+            .switch(3, 1, Some((2, PrevState::Blocked)), None)
+            .wakes(5, 0, 1)
+            .switch(20, 0, Some((0, PrevState::Exited)), None)
+            .mode(100, 0, CpuMode::Idle);
+        let of = story.0.finish();
+        assert_eq!(of.makespan_ns, 100);
+        let times = |name: &str| of.names.iter().find(|(known, _)| known == name);
+        let times = |name: &str| times(name).unwrap().1.times;
+        assert_eq!(times("b").woken_ns, 95);
+        assert_eq!((times("c").other_ns, times("c").total_ns()), (97, 100));
+        // The task that waits stands for the last one.
+        let path = of.path.unwrap();
+        assert_eq!((path.woken_ns, path.running_ns), (95, 5));
     }
 }

@@ -4,20 +4,21 @@ use std::fmt::Write as _;
 
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
+use schedlab_report::export::view::View;
 use schedlab_trace::counted;
 
 use crate::page::{looked_into, said, scores};
 use crate::watched::Watched;
-use crate::words::{Shown, parts, sentences, time};
+use crate::words::{Shown, cut, parts_beside, sentences, time};
 
 /// Tasks of a table.
 const TASKS_MAX: usize = 5;
 
-/// Returns what is said of runs, in lines of a width. `watched` has the results that were watched, by
-/// their places.
-pub fn text(results: &[RunResult], watched: &[(usize, Watched)], width: usize) -> String {
+/// Returns the text on runs, in lines of the view's width. `watched` has the results that were watched, by their places.
+pub fn text(results: &[RunResult], watched: &[(usize, Watched)], view: &View) -> String {
+    let width = view.width;
     let mut text = String::new();
-    let mut lead = scores(results);
+    let mut lead = scores(results, view);
     if results.len() > 1 {
         lead.push(looked_into(results, watched));
     }
@@ -28,7 +29,7 @@ pub fn text(results: &[RunResult], watched: &[(usize, Watched)], width: usize) -
     for (place, one) in watched {
         let result = &results[*place];
         let told = match first {
-            Some((first, of_first)) => said((result, one), (&results[*first], of_first)),
+            Some((first, of_first)) => said((result, one), (&results[*first], of_first), view),
             None => sentences(&Shown {
                 result,
                 watched: Some(one),
@@ -48,15 +49,11 @@ pub fn text(results: &[RunResult], watched: &[(usize, Watched)], width: usize) -
     text
 }
 
-fn cut(text: &str, width: usize) -> String {
-    text.chars().take(width).collect()
-}
-
 fn tables(text: &mut String, watched: &Watched) {
     if let Some(path) = &watched.time.path {
         let _ = writeln!(text, "\n  {:<34} {:>12}", "CRITICAL PATH", "TIME");
-        for (what, ns) in parts(path) {
-            let _ = writeln!(text, "  {what:<34} {:>12}", time(ns));
+        for (what, times) in parts_beside(&[path]) {
+            let _ = writeln!(text, "  {what:<34} {:>12}", time(times[0]));
         }
     }
     if watched.slowest.is_empty() {
@@ -75,7 +72,7 @@ fn tables(text: &mut String, watched: &Watched) {
             cut(&one.name, 24),
             time(times.running_ns),
             time(times.waits_ns()),
-            time(times.tasks_ns + times.timer_ns),
+            time(times.tasks_ns + times.timer_ns + times.other_ns),
             one.longest
                 .as_ref()
                 .map_or("-".to_owned(), |longest| time(longest.ns))

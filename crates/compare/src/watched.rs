@@ -12,6 +12,8 @@ const SLOWEST: usize = 12;
 const CPUS_MAX: usize = 64;
 /// Stretches of a timeline that are kept; a page may have fewer.
 const STRETCHES_MAX: usize = 200_000;
+/// Pairs of names, of which one waited behind the other, that are kept.
+const BEHIND_MAX: usize = 100;
 /// So many points tell a distribution.
 const QUANTILES: usize = 200;
 /// Of more stretches it is not counted when a CPU idled while a task waited.
@@ -32,12 +34,16 @@ pub struct Watched {
     pub is_cut: bool,
     /// Locks that were taken or tried, with the longest held first.
     pub locks: Vec<Lock>,
+    /// The time of which their sums are: from the begin of the part that counts until the last event.
+    pub span_ns: u64,
     /// Tasks, with the longest waits for a CPU first.
     pub slowest: Vec<Slow>,
     /// The longest wait of all, and the task's name.
     pub longest: Option<(String, Longest)>,
-    /// Waits by who waited behind whom, with the longest first.
+    /// Waits by who waited behind whom, with the longest first; of very many pairs of names the first ones.
     pub behind: Vec<Behind>,
+    /// All waits for a CPU together.
+    pub waits_ns: u64,
     /// Lengths of waits for a CPU, in ns, each with the share of waits that are longer, in percent.
     pub waits: Vec<(u64, f64)>,
     /// The share of the time in which a CPU idles and a task waits, in percent; absent of very long runs and of
@@ -65,8 +71,8 @@ pub struct Longest {
     pub at_ns: u64,
     /// Its length.
     pub ns: u64,
-    /// The CPU that ended it.
-    pub cpu: u32,
+    /// The CPU that ended it; absent if it had not ended when the run did.
+    pub cpu: Option<u32>,
     /// The task that ran on that CPU for most of it; absent if none did.
     pub behind: Option<String>,
 }
@@ -76,10 +82,21 @@ pub struct Longest {
 pub struct Behind {
     /// The name of the tasks that waited.
     pub waiter: String,
-    /// The name of the tasks that ran; absent where the CPU idled, changed tasks or had none of these.
-    pub runner: Option<String>,
+    /// The tasks that ran.
+    pub runner: Runner,
     /// How long, of all tasks of these names together.
     pub ns: u64,
+}
+
+/// Whom a wait is put down to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Runner {
+    /// Tasks of this name.
+    Task(String),
+    /// Nobody: the CPU idled, changed tasks or had none that the events show.
+    Nobody,
+    /// Nobody can know: the wait had not ended when the run did, so no CPU is the one that ended it.
+    NotEnded,
 }
 
 /// Kinds of stretches of the timeline.
@@ -87,8 +104,7 @@ const RUNS: u32 = 0;
 const SPINS: u32 = 1;
 const RUNS_ON: u32 = 2;
 const WAITS: u32 = 3;
-const WOKEN: u32 = 4;
-const SLEEPS: u32 = 5;
+const SLEEPS: u32 = 4;
 
 fn kinds() -> Vec<Kind> {
     let kind = |mark, words: &str| Kind {
@@ -100,7 +116,6 @@ fn kinds() -> Vec<Kind> {
         kind(Mark::Crossed, "spins for the lock"),
         kind(Mark::Box, "runs on"),
         kind(Mark::Hatched, "waits for a CPU behind"),
-        kind(Mark::Line, "sleeps until woken by"),
         kind(Mark::Line, "sleeps until woken by"),
     ]
 }
@@ -131,6 +146,7 @@ impl Decomposer {
                 .max_by_key(|wait| wait.to - wait.from)
                 .map(|wait| (self.name(wait.task), self.longest(wait, &lanes, begun))),
             behind: self.behind(&waits, &lanes),
+            waits_ns: waits.iter().map(|wait| wait.to - wait.from).sum(),
             idle_while_waiting_pct: match self.is_cut() || !self.has_modes() {
                 true => None,
                 // Without modes other programs' time on a CPU looks idle.
@@ -138,6 +154,7 @@ impl Decomposer {
             },
             waits: quantiles(waits.iter().map(|wait| wait.to - wait.from).collect()),
             locks: self.locks(),
+            span_ns: self.span_ns(),
             timeline,
             time,
         }
@@ -174,19 +191,26 @@ impl Decomposer {
         }
     }
 
-    /// Waits of a task that a CPU ended.
+    /// Waits of a task that a CPU or the end of the run ended.
     fn waits_of(&self, task: u32, begun: u64) -> Vec<Wait> {
         let pieces = self.pieces(task);
-        let of = |pair: &[(u64, u64, Piece)]| match (pair[0], pair[1].2) {
-            ((from, to, Piece::Waits), Piece::Runs(cpu)) if to > begun => Some(Wait {
+        let next = pieces.iter().skip(1).map(|next| Some(next.2));
+        let of = |(&(from, to, piece), next): (&(u64, u64, Piece), Option<Piece>)| {
+            let cpu = match (piece, next) {
+                (Piece::Waits, Some(Piece::Runs(cpu))) => Some(cpu),
+                (Piece::WaitsOn, _) => None,
+                _ => return None,
+            };
+            let from = from.max(begun);
+            (to > begun).then_some(Wait {
                 task,
-                from: from.max(begun),
+                from,
                 to,
                 cpu,
-            }),
-            _ => None,
+            })
         };
-        pieces.windows(2).filter_map(of).collect()
+        let pairs = pieces.iter().zip(next.chain([None]));
+        pairs.filter_map(of).collect()
     }
 
     fn all_waits(&self, begun: u64) -> Vec<Wait> {
@@ -213,29 +237,75 @@ impl Decomposer {
         lanes
     }
 
+    /// Names of tasks with their numbers, and the number of each task's name.
+    fn numbered(&self) -> (Vec<&str>, Vec<usize>) {
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut names = Vec::new();
+        let of_tasks = (0..self.nr_tasks()).map(|task| {
+            let name = self.comm(task);
+            *numbers.entry(name).or_insert_with(|| {
+                names.push(name);
+                names.len() - 1
+            })
+        });
+        let of_tasks = of_tasks.collect();
+        (names, of_tasks)
+    }
+
+    /// The waits by who waited behind whom. `waits` are in the order of tasks.
     fn behind(&self, waits: &[Wait], lanes: &[Vec<Run>]) -> Vec<Behind> {
-        let mut sums: BTreeMap<(&str, Option<&str>), u64> = BTreeMap::new();
-        for wait in waits {
-            let mut left = wait.to - wait.from;
-            let waiter = self.comm(wait.task);
-            for (run, ns) in during(lanes, wait) {
-                *sums.entry((waiter, Some(self.comm(run.task)))).or_default() += ns;
-                left = left.saturating_sub(ns);
-            }
-            if left > 0 {
-                *sums.entry((waiter, None)).or_default() += left;
-            }
-        }
-        let mut behind: Vec<Behind> = sums
-            .into_iter()
-            .map(|((waiter, runner), ns)| Behind {
-                waiter: waiter.to_owned(),
-                runner: runner.map(str::to_owned),
-                ns,
+        let (names, number) = self.numbered();
+        let by_name: Vec<BTreeMap<usize, Sums>> = lanes
+            .iter()
+            .map(|lane| {
+                let mut sums: BTreeMap<usize, Sums> = BTreeMap::new();
+                for run in lane {
+                    let name = number[run.task as usize];
+                    sums.entry(name).or_default().push(*run);
+                }
+                sums
             })
             .collect();
-        behind.sort_by_key(|one| std::cmp::Reverse(one.ns));
-        behind
+        // Behind the names: nobody, and waits that had not ended.
+        let (nobody, not_ended) = (names.len(), names.len() + 1);
+        let mut by_waiter: BTreeMap<usize, Vec<&Wait>> = BTreeMap::new();
+        for wait in waits {
+            let waiter = number[wait.task as usize];
+            by_waiter.entry(waiter).or_default().push(wait);
+        }
+        let mut found: Vec<(u64, usize, usize)> = Vec::new();
+        for (waiter, waits) in by_waiter {
+            let mut sums = vec![0; names.len() + 2];
+            for wait in waits {
+                put_down(
+                    wait,
+                    lanes,
+                    &by_name,
+                    &number,
+                    &mut sums,
+                    (nobody, not_ended),
+                );
+            }
+            let own = (0..).zip(sums).filter(|(_, ns)| *ns > 0);
+            found.extend(own.map(|(runner, ns)| (ns, waiter, runner)));
+            // As many pairs as there are names, squared, would fill the memory.
+            let key = |&(ns, waiter, runner): &(u64, usize, usize)| {
+                let runner = names.get(runner).ok_or(runner);
+                (std::cmp::Reverse(ns), names[waiter], runner)
+            };
+            found.sort_unstable_by(|a, b| key(a).cmp(&key(b)));
+            found.truncate(BEHIND_MAX);
+        }
+        let told = found.into_iter().map(|(ns, waiter, runner)| Behind {
+            waiter: names[waiter].to_owned(),
+            runner: match names.get(runner) {
+                Some(name) => Runner::Task((*name).to_owned()),
+                None if runner == nobody => Runner::Nobody,
+                None => Runner::NotEnded,
+            },
+            ns,
+        });
+        told.collect()
     }
 
     fn timeline(&self, lanes: &[Vec<Run>], order: &[u32], time: &Decomposed) -> Timeline {
@@ -246,8 +316,14 @@ impl Decomposer {
         let locks_from = names.len() as u32;
         names.extend(self.lock_names());
         let others = names.len() as u32;
-        let (nobody, timer, no_lock) = (others, others + 1, others + 2);
-        names.extend(["nobody", "a timer or a device", "(unknown)"].map(str::to_owned));
+        let (nobody, timer, no_lock, no_end) = (others, others + 1, others + 2, others + 3);
+        let others = [
+            "nobody",
+            "a timer or a device",
+            "(unknown)",
+            "nobody: the run ends",
+        ];
+        names.extend(others.map(str::to_owned));
         let (from_ns, to_ns) = (time.begun_ns, time.begun_ns + time.makespan_ns);
         let stretch = |from: u64, to: u64, kind: u32, name: u32| {
             let (from_ns, to_ns) = (from.max(from_ns), to.min(to_ns));
@@ -293,21 +369,18 @@ impl Decomposer {
                 let (kind, name) = match piece {
                     Piece::Runs(cpu) => (RUNS_ON, cpus_from + cpu),
                     Piece::Waits => {
-                        let behind = next(place).and_then(|cpu| {
-                            most_of(
-                                lanes,
-                                &Wait {
-                                    task,
-                                    from,
-                                    to,
-                                    cpu,
-                                },
-                            )
-                        });
-                        (WAITS, behind.unwrap_or(nobody))
+                        let wait = Wait {
+                            task,
+                            from,
+                            to,
+                            cpu: next(place),
+                        };
+                        (WAITS, most_of(lanes, &wait).unwrap_or(nobody))
                     }
-                    Piece::Woken(waker) => (WOKEN, waker),
+                    Piece::WaitsOn => (WAITS, no_end),
+                    Piece::Woken(waker) => (SLEEPS, waker),
                     Piece::Sleeps => (SLEEPS, timer),
+                    Piece::SleepsOn => (SLEEPS, no_end),
                 };
                 stretch(from, to, kind, name)
             });
@@ -339,21 +412,91 @@ struct Run {
     task: u32,
 }
 
-/// A wait of a task for the CPU that it got in the end.
+/// A wait of a task for the CPU that it got in the end, if it got one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wait {
     task: u32,
     from: u64,
     to: u64,
-    cpu: u32,
+    cpu: Option<u32>,
+}
+
+/// Runs in the order of time, with the sum of the times of those before each.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Sums {
+    runs: Vec<Run>,
+    before: Vec<u64>,
+}
+
+impl Sums {
+    fn push(&mut self, run: Run) {
+        let last = self.runs.last().map_or(0, |run| run.to - run.from);
+        let before = self.before.last().map_or(0, |before| before + last);
+        self.runs.push(run);
+        self.before.push(before);
+    }
+
+    /// The time of these runs within a time.
+    fn during(&self, from: u64, to: u64) -> u64 {
+        let range = overlapping(&self.runs, from, to);
+        let Some(last) = range.clone().next_back() else {
+            return 0;
+        };
+        let (a, b) = (self.runs[range.start], self.runs[last]);
+        let sum = self.before[last] + (b.to - b.from) - self.before[range.start];
+        sum - from.saturating_sub(a.from) - b.to.saturating_sub(to)
+    }
+}
+
+/// Adds the parts of a wait to the sums of those to whom they are put down, by the numbers of their names.
+fn put_down(
+    wait: &Wait,
+    lanes: &[Vec<Run>],
+    by_name: &[BTreeMap<usize, Sums>],
+    number: &[usize],
+    sums: &mut [u64],
+    (nobody, not_ended): (usize, usize),
+) {
+    let mut left = wait.to - wait.from;
+    let Some(cpu) = wait.cpu.map(|cpu| cpu as usize) else {
+        sums[not_ended] += left;
+        return;
+    };
+    let mut add = |runner: usize, ns: u64| {
+        sums[runner] += ns;
+        left = left.saturating_sub(ns);
+    };
+    let lane = lanes.get(cpu).map_or(&[][..], Vec::as_slice);
+    let runs = overlapping(lane, wait.from, wait.to).len();
+    // A long wait asks each name for its sum, a short one each run: neither many runs nor many names cost much.
+    match by_name.get(cpu).filter(|names| runs > names.len()) {
+        Some(names) => {
+            for (runner, own) in names {
+                add(*runner, own.during(wait.from, wait.to));
+            }
+        }
+        None => {
+            for (run, ns) in during(lanes, wait) {
+                add(number[run.task as usize], ns);
+            }
+        }
+    }
+    sums[nobody] += left;
+}
+
+/// The places of the runs that lie within a time, or partly.
+fn overlapping(runs: &[Run], from: u64, to: u64) -> std::ops::Range<usize> {
+    let first = runs.partition_point(|run| run.to <= from);
+    let last = runs.partition_point(|run| run.from < to);
+    first..last.max(first)
 }
 
 /// The runs on the CPU during a wait, each with its time.
 fn during<'a>(lanes: &'a [Vec<Run>], wait: &Wait) -> impl Iterator<Item = (&'a Run, u64)> {
     let (from, to, task) = (wait.from, wait.to, wait.task);
-    let lane = lanes.get(wait.cpu as usize).map_or(&[][..], Vec::as_slice);
-    let first = lane.partition_point(|run| run.to <= from);
-    let runs = lane[first..].iter().take_while(move |run| run.from < to);
+    let lane = wait.cpu.and_then(|cpu| lanes.get(cpu as usize));
+    let lane = lane.map_or(&[][..], Vec::as_slice);
+    let runs = lane[overlapping(lane, from, to)].iter();
     runs.filter(move |run| run.task != task)
         .map(move |run| (run, run.to.min(to) - run.from.max(from)))
 }
@@ -445,60 +588,10 @@ fn idle_while_waiting(waits: &[Wait], lanes: &[Vec<Run>], time: &Decomposed) -> 
 
 #[cfg(test)]
 mod tests {
-    use schedlab_trace::{
-        CpuId, CpuMode, Duration, Event, Instant, Listener as _, LockClass, LockId, LockPath,
-        PrevState, TaskId, TaskMeta,
-    };
+    use schedlab_trace::{CpuMode, Duration, Event, LockClass, LockId, LockPath, PrevState};
 
     use super::*;
-
-    struct Story(Decomposer);
-
-    impl Story {
-        fn new(names: &[&str]) -> Story {
-            let mut story = Decomposer::watching();
-            for (task, name) in (0..).zip(names) {
-                let meta = TaskMeta {
-                    comm: (*name).to_owned(),
-                    nice: 0,
-                    affinity: Default::default(),
-                    rt_priority: 0,
-                    idle: false,
-                };
-                story.define_task(TaskId(task), &meta);
-            }
-            story.define_lock(LockId(0), "queue", LockClass::RunQueue);
-            Story(story)
-        }
-        fn at(&mut self, at: u64, cpu: u32, event: Event) -> &mut Story {
-            self.0.record(Instant::from_ns(at), CpuId(cpu), event);
-            self
-        }
-        fn wakes(&mut self, at: u64, cpu: u32, task: u32) -> &mut Story {
-            let (task, to, since) = (TaskId(task), CpuId(0), Duration::ZERO);
-            self.at(at, cpu, Event::Wakeup { task, to, since })
-        }
-        fn switch(
-            &mut self,
-            at: u64,
-            cpu: u32,
-            prev: Option<(u32, PrevState)>,
-            next: Option<u32>,
-        ) -> &mut Story {
-            self.at(
-                at,
-                cpu,
-                Event::Switch {
-                    prev: prev.map(|(task, _)| TaskId(task)),
-                    prev_state: prev.map_or(PrevState::Blocked, |(_, state)| state),
-                    next: next.map(TaskId),
-                },
-            )
-        }
-        fn mode(&mut self, at: u64, cpu: u32, mode: CpuMode) -> &mut Story {
-            self.at(at, cpu, Event::Mode(mode))
-        }
-    }
+    use crate::story::Story;
 
     /// On CPU 0 a runs 0–40 and b 40–100; b could run since 10. CPU 1 idles all the time, but for c, which runs there 60–70 and
     /// could run since 60. From 42 on CPU 0 spins 3 ns for the lock, and holds it until 50.
@@ -557,7 +650,7 @@ mod tests {
         let behind = Longest {
             at_ns: 10,
             ns: 30,
-            cpu: 0,
+            cpu: Some(0),
             behind: Some("a 0".to_owned()),
         };
         assert_eq!(watched.longest, Some(("b 1".to_owned(), behind.clone())));
@@ -565,7 +658,7 @@ mod tests {
         assert_eq!(watched.slowest[0].longest, Some(behind));
         let expected = Behind {
             waiter: "b".to_owned(),
-            runner: Some("a".to_owned()),
+            runner: Runner::Task("a".to_owned()),
             ns: 30,
         };
         assert_eq!(watched.behind, [expected]);
@@ -587,6 +680,89 @@ mod tests {
             held_ns: 5,
         };
         assert_eq!(story().locks, [expected]);
+    }
+
+    /// The lock is held until the run ends, long after the last task.
+    #[test]
+    fn sums_of_locks_are_of_the_whole_run() {
+        let mut story = Story::new(&["a"]);
+        story
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .at(10, 0, Event::Begin)
+            .switch(50, 0, Some((0, PrevState::Exited)), None)
+            .mode(110, 0, CpuMode::Idle);
+        let watched = story.0.watched(1);
+        assert_eq!((watched.time.makespan_ns, watched.span_ns), (40, 100));
+    }
+
+    /// Runs of 1 to 5 ns with gaps, of three tasks in turn; a gap of 2 ns is of nobody.
+    #[test]
+    fn sums_of_runs_within_a_time_are_those_of_each_run() {
+        let mut at = 0;
+        let runs: Vec<Run> = (0..60)
+            .map(|n| {
+                let from = at + n % 3;
+                at = from + 1 + n % 5;
+                let task = (n % 3) as u32;
+                Run { from, to: at, task }
+            })
+            .collect();
+        let end = at;
+        let lanes = vec![runs];
+        for task in 0..3 {
+            let mut sums = Sums::default();
+            let own = lanes[0].iter().filter(|run| run.task == task);
+            own.for_each(|run| sums.push(*run));
+            for from in 0..end {
+                for to in from..=end {
+                    let wait = Wait {
+                        task: 9,
+                        from,
+                        to,
+                        cpu: Some(0),
+                    };
+                    let each = during(&lanes, &wait).filter(|(run, _)| run.task == task);
+                    let each: u64 = each.map(|(_, ns)| ns).sum();
+                    assert_eq!(sums.during(from, to), each, "{from}..{to}");
+                }
+            }
+        }
+    }
+
+    /// b waits for 40 runs of two names on its CPU, and c for one of them.
+    #[test]
+    fn a_long_wait_is_behind_all_that_ran() {
+        let mut story = Story::new(&["x", "y", "b", "c"]);
+        story.wakes(0, 0, 2);
+        for n in 0..40_u32 {
+            let (at, task) = (u64::from(n) * 10, n % 2);
+            story
+                .wakes(at, 0, task)
+                .switch(at, 0, None, Some(task))
+                .switch(at + 6, 0, Some((task, PrevState::Blocked)), None);
+        }
+        story
+            .wakes(391, 0, 3)
+            .switch(400, 0, None, Some(3))
+            .switch(405, 0, Some((3, PrevState::Exited)), Some(2))
+            .switch(410, 0, Some((2, PrevState::Exited)), None);
+        let watched = story.0.watched(1);
+        let told = |waiter: &str| -> Vec<(Runner, u64)> {
+            let of = watched.behind.iter().filter(|one| one.waiter == waiter);
+            of.map(|one| (one.runner.clone(), one.ns)).collect()
+        };
+        let task = |name: &str| Runner::Task(name.to_owned());
+        assert_eq!(
+            told("b"),
+            [
+                (Runner::Nobody, 160),
+                (task("x"), 120),
+                (task("y"), 120),
+                (task("c"), 5)
+            ]
+        );
+        assert_eq!(told("c"), [(task("y"), 5), (Runner::Nobody, 4)]);
     }
 
     #[test]
@@ -660,5 +836,41 @@ mod tests {
         assert!(quantiles(Vec::new()).is_empty());
         let many = quantiles((0..10_000).collect());
         assert!(many.len() <= QUANTILES + 1 && many[many.len() - 1] == (9_999, 0.0));
+    }
+
+    /// On CPU 0 a runs 0–30; b could run since 10 and never does, until the run ends at 100. CPU 1 idles.
+    #[test]
+    fn a_wait_that_did_not_end_is_told() {
+        let mut story = Story::new(&["a", "b"]);
+        story
+            .mode(0, 0, CpuMode::Sched)
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .mode(0, 0, CpuMode::User)
+            .mode(9, 0, CpuMode::Kernel)
+            .wakes(10, 0, 1)
+            .mode(10, 0, CpuMode::User)
+            .switch(30, 0, Some((0, PrevState::Exited)), None)
+            .mode(100, 0, CpuMode::Idle);
+        let watched = story.0.watched(2);
+        let longest = Longest {
+            at_ns: 10,
+            ns: 90,
+            cpu: None,
+            behind: None,
+        };
+        assert_eq!(watched.longest, Some(("b 1".to_owned(), longest)));
+        let expected = Behind {
+            waiter: "b".to_owned(),
+            runner: Runner::NotEnded,
+            ns: 90,
+        };
+        assert_eq!(watched.behind, [expected]);
+        assert_eq!(watched.waits, [(90, 0.0)]);
+        assert_eq!(watched.idle_while_waiting_pct, Some(90.0));
+        let of_b = watched.timeline.lanes.last().unwrap();
+        let last = of_b.stretches.last().unwrap();
+        let name = &watched.timeline.names[last.name as usize];
+        assert_eq!((last.to_ns, name.as_str()), (100, "nobody: the run ends"));
     }
 }

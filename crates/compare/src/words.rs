@@ -9,7 +9,7 @@ use schedlab_trace::{LockClass, counted};
 
 use crate::differs::Differs;
 use crate::path::{Decomposed, Lock, Times};
-use crate::watched::{Longest, Watched};
+use crate::watched::{Longest, Runner, Watched};
 
 /// A change of less than this part of the makespan is not worth a word, in percent.
 const PART_PCT: f64 = 0.5;
@@ -60,6 +60,11 @@ pub fn scores(differs_pct: f64, higher_is_better: bool) -> String {
     format!("its score is {shown} {word}, which is {judged}")
 }
 
+/// The beginning of a text that has room in a column.
+pub fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
+}
+
 /// Whether no digit of a difference is shown.
 pub fn is_same(differs_pct: f64) -> bool {
     percent(differs_pct.abs()) == percent(0.0)
@@ -92,6 +97,9 @@ pub fn against(
     own: &[&RunResult],
     others: &[&RunResult],
 ) -> Option<String> {
+    if let Some(why) = not_compared(name, first, own, others) {
+        return Some(why);
+    }
     let score = |run: &RunResult| match run.is_done() {
         true => run.measures.number("score"),
         false => None,
@@ -124,15 +132,40 @@ pub fn against(
     ))
 }
 
+/// Says that no run of one came to its end with a seed with which the other one's did, and why.
+fn not_compared(
+    name: &str,
+    first: &str,
+    own: &[&RunResult],
+    others: &[&RunResult],
+) -> Option<String> {
+    let is_done = |run: &RunResult, seed| run.is_done() && run.seed == seed;
+    let pairs = own.iter().filter(|run| run.is_done());
+    let mut pairs = pairs.filter(|run| others.iter().any(|other| is_done(other, run.seed)));
+    let is_compared = pairs.next().is_some();
+    let failed = |name: &str, runs: &[&RunResult]| {
+        let failed = runs.iter().find(|run| !run.is_done())?;
+        Some(did_not_end(name, failed))
+    };
+    let why = failed(name, own).or_else(|| failed(first, others));
+    why.filter(|_| !is_compared)
+        .map(|why| format!("`{name}` is not compared with `{first}`: {why}."))
+}
+
+/// How a run ended that failed.
+pub(crate) fn did_not_end(name: &str, run: &RunResult) -> String {
+    let why = run.message.as_deref().unwrap_or("no message");
+    format!("`{name}` did not come to its end ({}: {why})", run.exit)
+}
+
+/// The sentence on scores of emulated machines, in the place of their differences.
+pub(crate) const WITHHELD: &str =
+    "Times and scores are not compared: emulated CPUs do not keep the proportions of real ones.";
+
 fn ending(run: &Shown<'_>) -> Option<String> {
-    let result = run.result;
-    (!result.is_done()).then(|| {
-        let why = result.message.as_deref().unwrap_or("no message");
-        format!(
-            "`{}` did not come to its end ({}: {why}); all that follows is until then.",
-            run.name(),
-            result.exit
-        )
+    (!run.result.is_done()).then(|| {
+        let told = did_not_end(run.name(), run.result);
+        format!("{told}; all that follows is until then.")
     })
 }
 
@@ -141,7 +174,7 @@ fn locks(name: &str, watched: &Watched) -> Option<String> {
     let of_queues = |lock: &&Lock| matches!(lock.class, LockClass::RunQueue | LockClass::Dsq);
     let all: Vec<&Lock> = watched.locks.iter().filter(of_queues).collect();
     let busiest = all.first()?;
-    let span = watched.time.makespan_ns.max(1) as f64;
+    let span = watched.span_ns.max(1) as f64;
     let held = percent(100.0 * busiest.held_ns as f64 / span);
     let sum = |of: fn(&Lock) -> u64| all.iter().map(|lock| of(lock)).sum::<u64>();
     let attempts = sum(|lock| lock.acquisitions + lock.failed);
@@ -234,21 +267,25 @@ fn waiting(watched: &Watched) -> Vec<String> {
     }
     let share = |ns: u64| 100.0 * ns as f64 / all as f64;
     let mut said = vec![format!(
-        "All tasks together wait {} for a CPU: {} of it after a wakeup, {} behind a task that took theirs.",
+        "All tasks together wait {} for a CPU: {} of it after a wakeup, {} after another task took theirs or they yielded it.",
         time(all),
         percent(share(woken)),
         percent(share(preempted))
     )];
     said.extend(watched.longest.as_ref().map(longest_wait));
-    let mut behind = watched.behind.iter();
-    let most = behind.find(|one| one.runner.is_some() && share(one.ns) >= SHARE_PCT);
-    if let Some((most, runner)) = most.and_then(|one| Some((one, one.runner.as_ref()?))) {
+    let most = watched.behind.first();
+    if let Some(most) = most.filter(|most| share(most.ns) >= SHARE_PCT) {
         let part = match share(most.ns) > 50.0 {
             true => "Most of it",
             false => "The largest part",
         };
+        let behind = match &most.runner {
+            Runner::Task(runner) => format!("behind `{runner}`"),
+            Runner::Nobody => "with no other task on the CPU that ended the wait".to_owned(),
+            Runner::NotEnded => "in waits that had not ended when the run did".to_owned(),
+        };
         said.push(format!(
-            "{part}, {}, is `{}` behind `{runner}`.",
+            "{part}, {}, is `{}` {behind}.",
             percent(share(most.ns)),
             most.waiter
         ));
@@ -267,26 +304,52 @@ fn waiting(watched: &Watched) -> Vec<String> {
 
 /// The longest wait of a task.
 fn longest_wait((name, longest): &(String, Longest)) -> String {
+    let (ns, at) = (time(longest.ns), time(longest.at_ns));
+    let Some(cpu) = longest.cpu else {
+        return format!(
+            "The longest wait is {ns}: `{name}` from {at} on; it had not ended when the run did."
+        );
+    };
     let behind = match &longest.behind {
         Some(runner) => format!("behind `{runner}`"),
         None => "with no other task before it".to_owned(),
     };
-    format!(
-        "The longest wait is {}: `{name}` on CPU {} at {}, {behind}.",
-        time(longest.ns),
-        longest.cpu,
-        time(longest.at_ns)
-    )
+    format!("The longest wait is {ns}: `{name}` on CPU {cpu} at {at}, {behind}.")
 }
 
 /// Parts of a path with their names.
-pub fn parts(path: &Times) -> [(&'static str, u64); 4] {
+fn parts(path: &Times) -> [(&'static str, u64); 5] {
     [
-        ("on a CPU", path.running_ns + path.other_ns),
+        ("on a CPU", path.running_ns),
         ("waits for a CPU after a wakeup", path.woken_ns),
-        ("waits for a CPU behind others", path.preempted_ns),
+        ("waits for a CPU lost or yielded", path.preempted_ns),
         ("sleeps until a timer or device", path.timer_ns),
+        ("sleeps at the end, or not seen", path.other_ns),
     ]
+}
+
+/// Parts of paths beside each other, with their names. The last part has a row where it is worth a word; the begin of the
+/// main thread, which is not seen, is time on a CPU.
+pub fn parts_beside(paths: &[&Times]) -> Vec<(&'static str, Vec<u64>)> {
+    let is_worth =
+        |path: &&Times| 100.0 * path.other_ns as f64 >= PART_PCT * path.total_ns() as f64;
+    let has_rest = paths.iter().any(|path| path.other_ns > 0 && is_worth(path));
+    let shown = paths.iter().map(|path| match has_rest {
+        true => **path,
+        false => Times {
+            running_ns: path.running_ns + path.other_ns,
+            other_ns: 0,
+            ..**path
+        },
+    });
+    let all: Vec<_> = shown.map(|path| parts(&path)).collect();
+    let names = parts(&Times::default()).map(|(name, _)| name);
+    let rows = names.into_iter().enumerate().map(|(row, name)| {
+        let times = all.iter().map(|parts| parts[row].1);
+        (name, times.collect())
+    });
+    let nr = names.len() - usize::from(!has_rest);
+    rows.take(nr).collect()
 }
 
 /// Returns the parts of the critical path of a run.
@@ -294,10 +357,16 @@ pub fn critical_path(name: &str, run: &Decomposed) -> Option<String> {
     let path = run.path.as_ref()?;
     let all = path.total_ns().max(1) as f64;
     let share = |ns: u64| 100.0 * ns as f64 / all;
+    let rest = match share(path.other_ns) {
+        rest if rest < PART_PCT => String::new(),
+        rest => {
+            format!(" The rest, {rest:.0} %, is a sleep at the end of the run, or was not seen.")
+        }
+    };
     Some(format!(
         "Of the critical path under `{name}` {:.0} % is on a CPU, {:.0} % waits for one and {:.0} % sleeps until a timer or a \
-         device.",
-        share(path.running_ns + path.other_ns),
+         device.{rest}",
+        share(path.running_ns),
         share(path.waits_ns()),
         share(path.timer_ns)
     ))
@@ -367,7 +436,8 @@ fn tasks_change(own: &Decomposed, other: &Decomposed, name: &str) -> Option<Stri
     })
 }
 
-fn moves(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
+/// Changes of CPUs under another scheduler.
+pub(crate) fn moves(own: &Decomposed, other: &Decomposed, name: &str) -> Option<String> {
     let of = |run: &Decomposed| run.names.iter().map(|(_, of)| of.migrations).sum::<u64>();
     let (a, b) = (of(own), of(other));
     let much = a.abs_diff(b) * 10 > a.max(b) && a.max(b) >= 10;

@@ -10,7 +10,7 @@ use schedlab_engine::KernelVersion;
 use schedlab_machine::Machine;
 use schedlab_policies::Selection;
 use schedlab_trace::{CpuSet, Duration, Scheduler, counted};
-use schedlab_workload::{Part, Workload};
+use schedlab_workload::{Part, ScoreRule, Workload};
 
 use crate::policy::{self, Loaded, SchedulerError};
 use crate::{SimError, SimSpec};
@@ -291,6 +291,16 @@ impl Prepared {
     /// If the workload or the machine is wrong.
     pub fn parts(&self) -> Result<Vec<Part>, SimError> {
         Ok(self.workload(&self.machine()?)?.parts)
+    }
+
+    /// How its score is computed from the time of the run; `None` where it is not, as of a count, or of a workload of several.
+    ///
+    /// # Errors
+    /// If the workload or the machine is wrong.
+    pub fn time_rule(&self) -> Result<Option<ScoreRule>, SimError> {
+        let workload = self.workload(&self.machine()?)?;
+        let rule = Some(workload.score.rule).filter(|_| workload.parts.is_empty());
+        Ok(rule.filter(|rule| !matches!(rule, ScoreRule::Counter(_))))
     }
 
     pub(crate) fn machine(&self) -> Result<Machine, SimError> {

@@ -148,8 +148,8 @@ fn name_of(text: &str) -> String {
     stem.replace(char::is_whitespace, "-")
 }
 
-/// One workload of several: the texts with which they were asked for, and what those came to.
-pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Workload {
+/// Returns the names of parts, by the texts with which they were asked for.
+pub(crate) fn names(asked: &[Cow<'_, str>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for text in asked {
         let name = name_of(text);
@@ -163,6 +163,12 @@ pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Work
         let free = free.into_iter().find(|name| !names.contains(name));
         names.push(free.expect("some number is free"));
     }
+    names
+}
+
+/// One workload of several: the texts with which they were asked for, and what those came to.
+pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Workload {
+    let names = names(asked);
     let durations: Vec<Option<Duration>> = workloads.iter().map(|part| part.duration).collect();
     let some_end = durations.contains(&None);
     let mut whole = Workload {

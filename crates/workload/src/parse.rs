@@ -16,6 +16,14 @@ impl Workload {
         files.map(|(path, _)| path.to_owned()).collect()
     }
 
+    /// Returns the names of the parts that `text` asks for, with which the names of their measures begin; empty for one workload.
+    pub fn part_names(text: &str) -> Vec<String> {
+        match compose::split(text) {
+            Ok(parts) if parts.len() > 1 => compose::names(&parts),
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the workload that `text` asks for: `name`, `name:option=value,option=value`, or with the path of an
     /// rt-app file (`*.json`) or of a workload file ([`recorded`]) in place of the name; several with ` + ` between them
     /// run beside each other.

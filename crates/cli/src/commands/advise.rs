@@ -13,8 +13,9 @@ use schedlab_workload::{Workload, rtapp};
 
 use super::{Status, record, recording, sim};
 use crate::args::{AdviseArgs, BudgetArg, Cli, Command, ReadingArgs, RecordArgs};
-use crate::output::{is_stdout, one_file_each, print, tell, write};
+use crate::output::{is_stdout, one_file_each, print, tell};
 use crate::progress::{self, Stages};
+use crate::results::Target;
 use crate::signals;
 
 /// Schedulers that `--verify` runs in the kernel, the current one among them.
@@ -43,6 +44,12 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
         ],
         inputs,
     )?;
+    // A file that cannot be written is reported before the search, which may take long.
+    let begin = |path: Option<&Path>| path.map(Target::begin).transpose();
+    let files = Files {
+        html: begin(html)?,
+        json: begin(json)?,
+    };
     let stop = signals::listen().context("cannot listen to signals")?;
     let (workload, stop) = match &args.workload {
         Some(workload) => (workload.clone(), stop.stop_softly()),
@@ -89,7 +96,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
     });
     drop(stages);
     let advice = advice?;
-    deliver(&advice, args, &again(args, &ask.spec, &advice))?;
+    deliver(&advice, args, files, &again(args, &ask.spec, &advice))?;
     if let Some(repeat) = args.verify {
         verify(args, &workload, &advice, repeat);
     }
@@ -157,15 +164,20 @@ fn again(args: &AdviseArgs, spec: &SimSpec, advice: &Advice) -> String {
     command + &format!(" --budget {}", advice.budget_runs)
 }
 
-fn deliver(advice: &Advice, args: &AdviseArgs, again: &str) -> anyhow::Result<()> {
-    let mut taken = false;
-    if let Some(path) = &args.html {
-        taken |= is_stdout(path);
-        write(path, &page(advice).html())?;
+/// The files of an advice.
+struct Files {
+    html: Option<Target>,
+    json: Option<Target>,
+}
+
+fn deliver(advice: &Advice, args: &AdviseArgs, files: Files, again: &str) -> anyhow::Result<()> {
+    let targets = [&files.html, &files.json];
+    let taken = targets.into_iter().flatten().any(Target::is_stdout);
+    if let Some(target) = files.html {
+        target.write(page(advice).html().as_bytes())?;
     }
-    if let Some(path) = &args.json {
-        taken |= is_stdout(path);
-        write(path, &(serde_json::to_string_pretty(advice)? + "\n"))?;
+    if let Some(target) = files.json {
+        target.write((serde_json::to_string_pretty(advice)? + "\n").as_bytes())?;
     }
     if !taken {
         let mut told = text(advice);

@@ -89,7 +89,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         ],
         files(&runs),
     )?;
-    let outputs = Files::begin(&args.show)?;
+    let outputs = Files::begin(&args.show)?.with_page(&args.why)?;
     let (all, written) = if trace.is_some() || events.is_some() {
         let (result, written) = recorded(&runs[0], trace, events, args.why.is_asked())?;
         (vec![result], written)

@@ -2,7 +2,7 @@ use schedlab_report::Exit;
 
 use super::*;
 use crate::path::OfName;
-use crate::watched::Behind;
+use crate::watched::{Behind, Runner};
 
 fn result(measures: &[(&str, f64)]) -> RunResult {
     let mut result = RunResult {
@@ -27,13 +27,14 @@ fn lock(name: &str, class: LockClass, held_ns: u64, contended: u64, failed: u64)
     }
 }
 
-/// A run of 1 ms with these locks.
+/// A run of 1 ms with these locks, whose last task ended earlier.
 fn with_locks(locks: Vec<Lock>) -> Watched {
     Watched {
         time: Decomposed {
-            makespan_ns: 1_000_000,
+            makespan_ns: 100_000,
             ..Decomposed::default()
         },
+        span_ns: 1_000_000,
         locks,
         ..Watched::default()
     }
@@ -170,13 +171,13 @@ fn waits_of_100() -> Watched {
 #[test]
 fn waits_are_told_with_the_longest_and_whom_they_were_for() {
     let mut watched = waits_of_100();
-    let first = "All tasks together wait 100 ns for a CPU: 60 % of it after a wakeup, 40 % behind a task that took theirs.";
+    let first = "All tasks together wait 100 ns for a CPU: 60 % of it after a wakeup, 40 % after another task took theirs or they yielded it.";
     assert_eq!(waiting(&watched), [first]);
     let longest = |behind: Option<&str>| {
         let longest = Longest {
             at_ns: 2_000_000,
             ns: 30,
-            cpu: 3,
+            cpu: Some(3),
             behind: behind.map(str::to_owned),
         };
         Some(("cc1 7".to_owned(), longest))
@@ -191,24 +192,41 @@ fn waits_are_told_with_the_longest_and_whom_they_were_for() {
         waiting(&watched)[1],
         "The longest wait is 30.0 ns: `cc1 7` on CPU 3 at 2.00 ms, with no other task before it."
     );
+    if let Some((_, longest)) = &mut watched.longest {
+        longest.cpu = None;
+    }
+    assert_eq!(
+        waiting(&watched)[1],
+        "The longest wait is 30.0 ns: `cc1 7` from 2.00 ms on; it had not ended when the run did."
+    );
     watched.longest = None;
-    let behind = |runner: Option<&str>, ns: u64| Behind {
+    let behind = |runner: Runner, ns: u64| Behind {
         waiter: "cc1".to_owned(),
-        runner: runner.map(str::to_owned),
+        runner,
         ns,
     };
+    let task = |name: &str| Runner::Task(name.to_owned());
     for (behind, told) in [
         (
-            vec![behind(None, 30), behind(Some("hog"), 70)],
+            vec![behind(task("hog"), 70), behind(Runner::Nobody, 30)],
             Some("Most of it, 70 %, is `cc1` behind `hog`."),
         ),
         (
-            vec![behind(Some("hog"), 30), behind(Some("cc1"), 20)],
+            vec![behind(task("hog"), 30), behind(task("cc1"), 20)],
             Some("The largest part, 30 %, is `cc1` behind `hog`."),
         ),
+        (
+            vec![behind(Runner::Nobody, 38), behind(task("hog"), 12)],
+            Some(
+                "The largest part, 38 %, is `cc1` with no other task on the CPU that ended the wait.",
+            ),
+        ),
+        (
+            vec![behind(Runner::NotEnded, 100)],
+            Some("Most of it, 100 %, is `cc1` in waits that had not ended when the run did."),
+        ),
         // Too little for a word.
-        (vec![behind(Some("hog"), 0)], None),
-        (vec![behind(None, 100)], None),
+        (vec![behind(task("hog"), 0)], None),
     ] {
         watched.behind = behind;
         assert_eq!(waiting(&watched).get(1).map(String::as_str), told);
@@ -294,9 +312,39 @@ fn scores_of_the_same_seeds_are_compared() {
         "{may_be_chance}"
     );
     // A run that failed has no score to compare.
-    let failed = runs(&[110.0], Exit::ErrorStall);
-    let good = runs(&[100.0], Exit::Done);
-    assert_eq!(against("other", "one", &[&failed[0]], &[&good[0]]), None);
+    let mut failed = runs(&[110.0, 111.0], Exit::ErrorStall);
+    failed[0].message = Some("cc1 for 30 s".to_owned());
+    let good = runs(&[100.0, 100.0], Exit::Done);
+    let end = Exit::ErrorStall;
+    assert_eq!(
+        against("other", "one", &[&failed[0]], &[&good[0]]).unwrap(),
+        format!(
+            "`other` is not compared with `one`: `other` did not come to its end ({end}: cc1 for 30 s)."
+        )
+    );
+    assert_eq!(
+        against("other", "one", &[&good[0]], &[&failed[0]]).unwrap(),
+        format!(
+            "`other` is not compared with `one`: `one` did not come to its end ({end}: cc1 for 30 s)."
+        )
+    );
+    // Each has a seed with which the other one failed.
+    let (own, others) = ([&good[0], &failed[1]], [&failed[0], &good[1]]);
+    assert_eq!(
+        against("other", "one", &own, &others).unwrap(),
+        format!(
+            "`other` is not compared with `one`: `other` did not come to its end ({end}: no message)."
+        )
+    );
+    // The seed with which both came to their end is enough.
+    let told = against(
+        "other",
+        "one",
+        &[&failed[0], &good[1]],
+        &[&good[0], &good[1]],
+    )
+    .unwrap();
+    assert!(told.ends_with("about the same, by one seed."), "{told}");
 }
 
 #[test]
@@ -364,7 +412,7 @@ fn a_path_and_what_changes_in_it_are_told() {
     assert_eq!(
         changes(&slow, &fast, "other"),
         [
-            "Under `other` the path has waits for a CPU after a wakeup: 150 ns less; waits for a CPU behind others: 40.0 ns \
+            "Under `other` the path has waits for a CPU after a wakeup: 150 ns less; waits for a CPU lost or yielded: 40.0 ns \
              less; on a CPU: 10.0 ns less.",
             "Waits for a CPU under `other`, of all tasks of a name together: cc1 110 ns instead of 300 ns.",
             "Under `other` tasks change their CPU 20 times instead of 100.",
@@ -373,6 +421,30 @@ fn a_path_and_what_changes_in_it_are_told() {
     assert_eq!(
         changes(&slow, &slow, "other"),
         ["Under `other` no part of the path changes by 0.5 % of it."]
+    );
+    // A sleep at the end is no time on a CPU.
+    let mut asleep = run(600, 100, 100, 0);
+    if let Some(path) = &mut asleep.path {
+        path.other_ns = 200;
+    }
+    assert_eq!(
+        critical_path("one", &asleep).unwrap(),
+        "Of the critical path under `one` 60 % is on a CPU, 20 % waits for one and 0 % sleeps until a timer or a device. The \
+         rest, 20 %, is a sleep at the end of the run, or was not seen."
+    );
+    let rows = |runs: &[&Decomposed]| {
+        let paths: Vec<&Times> = runs.iter().filter_map(|run| run.path.as_ref()).collect();
+        parts_beside(&paths)
+    };
+    let mut begun = slow.clone();
+    if let Some(path) = &mut begun.path {
+        path.other_ns = 4;
+    }
+    assert_eq!(rows(&[&begun, &fast]).len(), 4);
+    assert_eq!(rows(&[&begun, &fast])[0], ("on a CPU", vec![704, 690]));
+    assert_eq!(
+        rows(&[&slow, &asleep])[4],
+        ("sleeps at the end, or not seen", vec![0, 200])
     );
     assert_eq!(critical_path("one", &Decomposed::default()), None);
     assert!(changes(&Decomposed::default(), &Decomposed::default(), "other").is_empty());

@@ -96,7 +96,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         time_limit: args.time_limit.to_std(),
         check: args.check,
     };
-    let outputs = Files::begin(&args.show)?;
+    let outputs = Files::begin(&args.show)?.with_page(&args.why)?;
     let begin = |path| Output::create(path).map(|output| (path, output));
     let trace = args.trace.as_deref().map(begin).transpose()?;
     let trace = trace.map(|(path, output)| {
@@ -115,12 +115,17 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     }
     let mut lost = 0;
     let mut about = None;
-    let watch = Watch(Rc::new(RefCell::new(Decomposer::watching())));
+    // The first runs with the first seed, which is one of each scheduler.
+    let nr_watched = match args.why.is_asked() {
+        true => WATCHED_MAX.min(experiment.schedulers.len()),
+        false => 0,
+    };
+    let next = |place: usize| (place < nr_watched).then(Decomposer::watching);
+    let watch = Watch(Rc::new(RefCell::new(next(0))));
     let mut seen: Vec<(usize, Watched)> = Vec::new();
     let mut place = 0;
     let on_run = &mut |run: &Run| {
-        let heard = watch.0.replace(Decomposer::watching());
-        if place < WATCHED_MAX.min(experiment.schedulers.len()) {
+        if let Some(heard) = watch.0.replace(next(place + 1)) {
             seen.push((place, heard.watched(run.result.cpus as usize)));
         }
         place += 1;
@@ -173,19 +178,27 @@ const STREAMED: &str = "The events of all runs were streamed from the kernel, wh
      interrupts, so a sleep that an interrupt ended counts for the task that it interrupted. Other programs of the machine are not \
      seen: a wait behind them is a wait behind no other task.";
 
-/// Hears one run after another.
+/// Hears one run after another, as long as there is somebody who takes it apart.
 #[derive(Clone)]
-struct Watch(Rc<RefCell<Decomposer>>);
+struct Watch(Rc<RefCell<Option<Decomposer>>>);
+
+impl Watch {
+    fn tell(&self, what: impl FnOnce(&mut Decomposer)) {
+        if let Some(watch) = self.0.borrow_mut().as_mut() {
+            what(watch);
+        }
+    }
+}
 
 impl Listener for Watch {
     fn define_starter(&mut self, task: TaskId) {
-        self.0.borrow_mut().define_starter(task);
+        self.tell(|watch| watch.define_starter(task));
     }
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
-        self.0.borrow_mut().define_task(task, meta);
+        self.tell(|watch| watch.define_task(task, meta));
     }
     fn record(&mut self, at: Instant, cpu: CpuId, event: Event) {
-        self.0.borrow_mut().record(at, cpu, event);
+        self.tell(|watch| watch.record(at, cpu, event));
     }
 }
 
