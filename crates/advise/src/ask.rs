@@ -13,14 +13,15 @@ use schedlab_report::{RunResult, Value};
 use schedlab_search::{Plan, RUNS_MIN, finalists};
 use schedlab_sim::{Scheduler, SimError, SimSpec};
 use schedlab_sweep::{Asked, Budget, Definition, Row, Space};
-use schedlab_trace::Duration;
+use schedlab_trace::{Duration, Instant as At};
+use schedlab_workload::ScoreRule;
 use schedlab_workload::recorded::File;
 
 use crate::advice::{
     Advice, Confirmed, Features, Finalist, NoEstimate, Recording, Round, SCHEMA, Tried, judge,
     verdict,
 };
-use crate::contest::{Contestant, Field, LEFT, LIMIT_FACTOR, halve, rank, so_far, why};
+use crate::contest::{Contestant, Field, GivenUp, LEFT, LIMIT_FACTOR, halve, rank, so_far, why};
 use crate::estimate::Estimate;
 use crate::runs::{Progress, Runs};
 
@@ -141,8 +142,7 @@ pub fn advise(
     let space = space(&ask.schedulers)?;
     let shares = Shares::of(others.len(), space.is_some());
     let (first, budget) = first_runs(ask, &others, &shares, &mut runs)?;
-    let by_makespan = first.follows_makespan();
-    let first = first.result;
+    let rule = runs.read(&ask.spec)?.time_rule()?;
     let text = |name: &str| match first.measures.get(name) {
         Some(Value::Text(text)) => text.clone(),
         _ => String::new(),
@@ -158,11 +158,12 @@ pub fn advise(
         spec,
         higher,
         makespan_ns,
-        by_makespan,
+        limit: GivenUp::of(makespan_ns, ask.spec.time_limit),
+        rule,
     };
     runs.of = budget;
     let mut own = Contestant::new(reference.clone());
-    own.take(field.spec.seed, &first);
+    own.take(field.spec.seed, &first, field.limit);
     let contestants = others.into_iter().map(Contestant::new).collect();
     let (contest, search) = shares.divide(budget.saturating_sub(runs.made));
     let mut all = halve(&field, &mut runs, &mut own, contestants, contest);
@@ -298,7 +299,7 @@ fn first_runs(
     others: &[Scheduler],
     shares: &Shares,
     runs: &mut Runs<'_>,
-) -> Result<(First, u64), AdviseError> {
+) -> Result<(RunResult, u64), AdviseError> {
     // A wrong file or name is reported now, with its line.
     let prepared = runs.read(&ask.spec)?;
     prepared.check()?;
@@ -311,11 +312,9 @@ fn first_runs(
     }
     let begun = Instant::now();
     let specs = std::slice::from_ref(&ask.spec);
-    let first = runs.listen("the current scheduler", specs, |_| {
-        Some(Decomposer::default())
-    });
+    let first = runs.make("the current scheduler", specs);
     let took = begun.elapsed();
-    let Some((first, Some(heard))) = first.into_iter().next().flatten() else {
+    let Some(first) = first.into_iter().next().flatten() else {
         return Err(AdviseError::Stopped);
     };
     if !first.is_done() || first.measures.number("score").is_none() {
@@ -324,7 +323,7 @@ fn first_runs(
             scheduler: ask.spec.scheduler.to_string(),
             why: match first.is_done() {
                 true => "its run has no score".to_owned(),
-                false => why(&first),
+                false => why(&first, GivenUp::AtLimit(ask.spec.time_limit)),
             },
         });
     }
@@ -344,7 +343,7 @@ fn first_runs(
                 })
                 .collect();
             let begun = Instant::now();
-            runs.untold("how long runs take", &specs);
+            runs.untold("how long runs take", &specs, |_| None::<Decomposer>);
             let per_run = begun.elapsed().as_secs_f64() / specs.len() as f64;
             let left = time.as_secs_f64() * TIME_PART - took.as_secs_f64();
             let per_run = per_run.max(1e-6);
@@ -366,20 +365,7 @@ fn first_runs(
             },
         });
     }
-    Ok((
-        First {
-            result: first,
-            begun_ns: heard.finish().begun_ns,
-        },
-        room,
-    ))
-}
-
-/// The first run of the reference.
-struct First {
-    result: RunResult,
-    /// When the part that counts began.
-    begun_ns: u64,
+    Ok((first, room))
 }
 
 /// The scheduler among these with the most combinations of options, if these are a tree of features.
@@ -503,16 +489,34 @@ fn last_round(
         (place < last.len()).then(Decomposer::default)
     });
     let mut times = BTreeMap::new();
+    // Runs whose score counts from later on than their begin.
+    let mut later: Vec<(SimSpec, At)> = Vec::new();
     let mut contestants: Vec<Contestant> = last.iter().cloned().map(Contestant::new).collect();
     for (place, result) in results.into_iter().enumerate() {
         let Some((result, listener)) = result else {
             continue;
         };
         let contestant = &mut contestants[place % last.len()];
-        contestant.take(result.seed, &result);
+        contestant.take(result.seed, &result, field.limit);
+        if place < last.len()
+            && let Some(begin) = field.rule.and_then(|rule| begin_of(rule, &result))
+        {
+            later.push((specs[place].clone(), begin));
+            continue;
+        }
         if let Some(listener) = listener.filter(|_| result.is_done()) {
             let work = result.measures.number("work");
             times.insert(contestant.scheduler.to_string(), (work, listener.finish()));
+        }
+    }
+    let again: Vec<SimSpec> = later.iter().map(|(spec, _)| spec.clone()).collect();
+    let again = runs.untold("where the time goes", &again, |place| {
+        Some(Decomposer::counting_from(later[place].1))
+    });
+    for ((spec, _), heard) in later.iter().zip(again) {
+        if let Some((result, Some(listener))) = heard {
+            let work = result.measures.number("work");
+            times.insert(spec.scheduler.to_string(), (work, listener.finish()));
         }
     }
     let reference = &own.scheduler;
@@ -566,7 +570,7 @@ fn confirm(
     let mut both = both.map(Contestant::new);
     for (place, result) in results.iter().enumerate() {
         let result = result.as_ref()?;
-        both[place % 2].take(result.seed, result);
+        both[place % 2].take(result.seed, result, field.limit);
     }
     let failed = both.iter().find_map(|one| {
         let why = one.failed.as_ref()?;
@@ -591,18 +595,20 @@ fn machine(runs: &mut Runs<'_>, spec: &SimSpec) -> Result<Machine, AdviseError> 
     Ok(machine.with_cpus(cpus).map_err(SimError::from)?)
 }
 
-impl First {
-    /// Whether the score is a makespan, a time per work or work per time.
-    fn follows_makespan(&self) -> bool {
-        let of = |name: &str| self.result.measures.number(name).unwrap_or(0.0);
-        let makespan = of("makespan_ns") - self.begun_ns as f64;
-        let (score, work) = (of("score"), of("work"));
-        let is = |expected: f64| expected > 0.0 && (score / expected - 1.0).abs() < 1e-6;
-        match self.result.less_is_better() {
-            true => is(makespan) || is(makespan / work),
-            false => is(work * 1e9 / makespan) || is(work * 3.6e12 / makespan),
-        }
-    }
+/// When the part of a run began whose time is in its score; `None` if that is all of it, or the run failed.
+fn begin_of(rule: ScoreRule, result: &RunResult) -> Option<At> {
+    let of = |name: &str| result.measures.number(name).filter(|_| result.is_done());
+    let (score, makespan) = (of("score")?, of("makespan_ns")?);
+    let work = || of("work");
+    let counted = match rule {
+        ScoreRule::Makespan => score,
+        ScoreRule::NsPerWork => score * work()?,
+        ScoreRule::WorkPerSecond => work()? * 1e9 / score,
+        ScoreRule::WorkPerHour => work()? * 3_600e9 / score,
+        ScoreRule::Counter(_) => return None,
+    };
+    let begin = (makespan - counted).round();
+    (begin >= 1.0).then(|| At::from_ns(begin as u64))
 }
 
 /// About the shortest makespan, where all runs do the same work: of those that end by the clock a better one does more.
@@ -612,7 +618,7 @@ fn estimate(
     finalists: &[Finalist],
     machine: &Machine,
 ) -> Result<Estimate, NoEstimate> {
-    if !field.by_makespan {
+    if field.rule.is_none() {
         return Err(NoEstimate::ScoreIsNoTime);
     }
     if round == Round::Contest {
@@ -749,6 +755,45 @@ mod tests {
         let without = Shares::of(2, false);
         assert_eq!(without.last, 18 + 12 + 11);
         assert_eq!(without.divide(81), (40, 0));
+    }
+
+    /// A run of 10 s whose score counts from 4 s on.
+    #[test]
+    fn the_begin_follows_from_the_score() {
+        let second = 1_000_000_000;
+        for (rule, score) in [
+            (ScoreRule::Makespan, 6e9),
+            (ScoreRule::NsPerWork, 2e7),
+            (ScoreRule::WorkPerSecond, 50.0),
+            (ScoreRule::WorkPerHour, 180_000.0),
+        ] {
+            let mut result = RunResult {
+                exit: schedlab_report::Exit::Done,
+                ..RunResult::default()
+            };
+            result.measures.float("score", score);
+            result.measures.int("work", 300_u64);
+            result.measures.int("makespan_ns", 10 * second);
+            assert_eq!(begin_of(rule, &result), Some(At::from_ns(4 * second)));
+            // The score counts from the start.
+            result.measures.int("makespan_ns", 6 * second);
+            assert_eq!(begin_of(rule, &result), None);
+            result.measures.int("makespan_ns", 10 * second);
+            result.exit = schedlab_report::Exit::TimeLimit;
+            assert_eq!(begin_of(rule, &result), None);
+        }
+    }
+
+    #[test]
+    fn a_count_and_a_workload_of_several_have_no_time() {
+        let rule = |workload: &str| {
+            let spec = SimSpec::new(workload, Scheduler::parse("fifo"), "laptop");
+            let run = schedlab_sim::Inputs::default().read(&spec).unwrap();
+            run.time_rule().unwrap()
+        };
+        assert_eq!(rule("hackbench"), Some(ScoreRule::Makespan));
+        assert_eq!(rule("lat_ctx"), None);
+        assert_eq!(rule("hackbench + cpu:duration=1s"), None);
     }
 
     #[test]

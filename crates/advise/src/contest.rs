@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schedlab_report::export::number::amount;
 use schedlab_report::{Exit, RunResult};
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_trace::Duration;
+use schedlab_workload::ScoreRule;
 
 use crate::runs::Runs;
 
@@ -14,6 +16,26 @@ pub const LIMIT_FACTOR: u64 = 3;
 const CUT: u64 = 4;
 /// So many are left for the last round.
 pub const LEFT: usize = 3;
+
+/// When a run is given up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GivenUp {
+    /// After [`LIMIT_FACTOR`] times the reference's time.
+    Slow,
+    /// At the limit that was asked for, which comes earlier.
+    AtLimit(Duration),
+}
+
+impl GivenUp {
+    /// Returns when a run is given up whose reference takes `makespan_ns` (0: unknown), with the limit that was asked for.
+    pub fn of(makespan_ns: u64, asked: Duration) -> GivenUp {
+        let slow = Duration::from_ns(makespan_ns.saturating_mul(LIMIT_FACTOR));
+        match makespan_ns > 0 && slow < asked {
+            true => GivenUp::Slow,
+            false => GivenUp::AtLimit(asked),
+        }
+    }
+}
 
 /// A scheduler in the contest.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,22 +67,30 @@ impl Contestant {
         (!self.scores.is_empty()).then(|| sum / self.scores.len() as f64)
     }
 
-    /// Takes a result in.
-    pub fn take(&mut self, seed: u64, result: &RunResult) {
+    /// Takes a result in, of a run with this limit.
+    pub fn take(&mut self, seed: u64, result: &RunResult, limit: GivenUp) {
         match (result.is_done(), result.measures.number("score")) {
             (true, Some(score)) => {
                 self.scores.insert(seed, score);
             }
             (true, None) => self.failed = Some("its run has no score".to_owned()),
-            (false, _) => self.failed = Some(why(result)),
+            (false, _) => self.failed = Some(why(result, limit)),
         }
     }
 }
 
-/// Why a run does not count.
-pub fn why(result: &RunResult) -> String {
+/// Why a run does not count that was given up at a limit.
+pub fn why(result: &RunResult, limit: GivenUp) -> String {
     match (result.exit, &result.message) {
-        (Exit::TimeLimit, _) => format!("takes more than {LIMIT_FACTOR} times as long"),
+        (Exit::TimeLimit, _) => match limit {
+            GivenUp::Slow => format!(
+                "takes more than {LIMIT_FACTOR} times as long as the first run of the current scheduler"
+            ),
+            GivenUp::AtLimit(limit) => format!(
+                "had not ended at the time limit of {}",
+                amount(limit.ns() as f64, "ns")
+            ),
+        },
         (exit, Some(message)) => format!("{exit}: {message}"),
         (exit, None) => exit.to_string(),
     }
@@ -90,8 +120,10 @@ pub struct Field {
     pub higher: bool,
     /// Simulated time of the reference.
     pub makespan_ns: u64,
-    /// Whether the score follows from the makespan: then work per time shows early which scheduler is slow.
-    pub by_makespan: bool,
+    /// When a run is given up.
+    pub limit: GivenUp,
+    /// How the score follows from the time of a run, if it does: then work per time shows early which scheduler is slow.
+    pub rule: Option<ScoreRule>,
 }
 
 impl Field {
@@ -119,7 +151,7 @@ pub fn halve(
     let mut all = contestants;
     let seed = field.spec.seed;
     let mut left = budget;
-    let is_cut = field.by_makespan && budget < 2 * all.len() as u64;
+    let is_cut = field.rule.is_some() && budget < 2 * all.len() as u64;
     if is_cut {
         cut_short(field, runs, &mut all);
         left = left.saturating_sub((all.len() as u64).div_ceil(CUT));
@@ -182,7 +214,7 @@ fn round(
     for (&(place, seed), result) in pairs.iter().zip(&results) {
         if let Some(result) = result {
             let contestant = contestants.get_mut(place).unwrap_or(reference);
-            contestant.take(seed, result);
+            contestant.take(seed, result, field.limit);
         }
     }
     // Of a round that was stopped some have seeds that others lack.
@@ -245,7 +277,7 @@ fn cut_short(field: &Field, runs: &mut Runs<'_>, all: &mut Vec<Contestant>) {
             let rate = result.map_or(0.0, |result| match result.exit {
                 Exit::Done | Exit::TimeLimit => rate(&result, limit),
                 _ => {
-                    one.failed = Some(why(&result));
+                    one.failed = Some(why(&result, field.limit));
                     0.0
                 }
             });
@@ -340,14 +372,23 @@ mod tests {
             exit: Exit::TimeLimit,
             ..RunResult::default()
         };
-        one.take(1, &result);
-        assert_eq!(
-            one.failed.as_deref(),
-            Some("takes more than 3 times as long")
-        );
+        // The reference takes a second.
+        let second = 1_000_000_000;
+        for (asked, told) in [
+            (
+                90 * second,
+                "takes more than 3 times as long as the first run of the current scheduler",
+            ),
+            (2 * second, "had not ended at the time limit of 2.00 s"),
+        ] {
+            one.take(1, &result, GivenUp::of(second, Duration::from_ns(asked)));
+            assert_eq!(one.failed.as_deref(), Some(told));
+        }
+        let unknown = GivenUp::of(0, Duration::from_ns(second));
+        assert_eq!(unknown, GivenUp::AtLimit(Duration::from_ns(second)));
         result.exit = Exit::ErrorStall;
         result.message = Some("no CPU for 30 s".to_owned());
-        assert!(why(&result).ends_with(": no CPU for 30 s"));
+        assert!(why(&result, unknown).ends_with(": no CPU for 30 s"));
         assert_eq!(one.mean(), None);
     }
 }

@@ -1,9 +1,9 @@
 //! The advice as a page for a browser.
 
-use schedlab_compare::{Decomposed, Differs, SLOTS, parts, waits};
+use schedlab_compare::{Differs, parts_beside, time, waiting_over_time, waits};
 use schedlab_figures::{Axis, Chart, Mark, Page, Point, Section, Series, Table};
 use schedlab_report::export::number::amount;
-use schedlab_trace::{counted, time_unit};
+use schedlab_trace::counted;
 
 use crate::Advice;
 use crate::advice::Round;
@@ -28,7 +28,7 @@ pub fn page(advice: &Advice) -> Page {
     );
     let mut lead = headline(advice);
     lead.push(about);
-    let sections = [
+    let mut sections = vec![
         last_round(advice),
         of_features(advice),
         of_time(advice),
@@ -44,13 +44,11 @@ pub fn page(advice: &Advice) -> Page {
             ..Section::default()
         },
     ];
-    let is_there = |section: &Section| {
-        !section.text.is_empty() || !section.tables.is_empty() || !section.charts.is_empty()
-    };
+    sections.retain(|section| !section.is_empty());
     Page {
         title: format!("Which scheduler suits {}?", advice.workload),
         lead,
-        sections: sections.into_iter().filter(is_there).collect(),
+        sections,
     }
 }
 
@@ -71,15 +69,7 @@ fn last_round(advice: &Advice) -> Section {
         let name = short(advice, &one.scheduler);
         (name != one.scheduler).then(|| format!("{name} is `{}`.", one.scheduler))
     });
-    let seeds = match advice.round {
-        Round::Last => {
-            "All of the last round ran with the same seeds, which the search had not seen. They choose the best one, so they \
-             flatter it; the paragraph above has its difference with further seeds."
-        }
-        Round::Contest => {
-            "The search was stopped before its last round. These are the best of the contest, and their seeds chose them."
-        }
-    };
+    let seeds = seeds(advice);
     let better = match advice.higher_is_better {
         true => "higher",
         false => "lower",
@@ -129,6 +119,28 @@ fn last_round(advice: &Advice) -> Section {
     }
 }
 
+/// The role of the seeds in the table.
+fn seeds(advice: &Advice) -> &'static str {
+    let is_confirmed = advice.gain().1;
+    let is_reference = advice.best().scheduler == advice.reference;
+    match advice.round {
+        Round::Contest => {
+            "The search was stopped before its last round. These are the best of the contest, and their seeds chose them."
+        }
+        Round::Last if is_confirmed => {
+            "All of the last round ran with the same seeds, which the search had not seen. They choose the best one, so they \
+             flatter it; the paragraph above has its difference with further seeds."
+        }
+        Round::Last if is_reference || advice.best().differs.seeds_same => {
+            "All of the last round ran with the same seeds, which the search had not seen."
+        }
+        Round::Last => {
+            "All of the last round ran with the same seeds, which the search had not seen. They choose the best one, so they \
+             flatter it, and no further seeds have confirmed it."
+        }
+    }
+}
+
 fn of_features(advice: &Advice) -> Section {
     Section {
         heading: "Features".to_owned(),
@@ -151,11 +163,10 @@ fn of_time(advice: &Advice) -> Section {
         short(advice, &advice.reference),
         short(advice, &against.scheduler),
     ];
-    let time = |ns: u64| amount(ns as f64, "ns");
     if let (Some(a), Some(b)) = (&own.path, &other.path) {
-        let rows = parts(a).into_iter().zip(parts(b));
+        let rows = parts_beside(&[a, b]).into_iter();
         let mut rows: Vec<Vec<String>> = rows
-            .map(|((what, a), (_, b))| vec![what.to_owned(), time(a), time(b)])
+            .map(|(what, times)| vec![what.to_owned(), time(times[0]), time(times[1])])
             .collect();
         rows.push(vec![
             "makespan".to_owned(),
@@ -173,24 +184,10 @@ fn of_time(advice: &Advice) -> Section {
             rows,
         });
     }
-    let (size, unit) = time_unit(own.makespan_ns as f64, "ns").unwrap_or((1.0, "ns".to_owned()));
-    let over_time = |name: &str, run: &Decomposed| Series {
-        name: name.to_owned(),
-        mark: Mark::Line,
-        points: (0..)
-            .zip(&run.waiting)
-            .map(|(slot, waiting)| {
-                let middle = (f64::from(slot) + 0.5) / SLOTS as f64;
-                Point::from((middle * run.makespan_ns as f64 / size, *waiting))
-            })
-            .collect(),
-    };
-    section.charts.push(Chart {
-        title: "Tasks that wait for a CPU, over time".to_owned(),
-        x: Axis::linear(unit),
-        y: Axis::linear("tasks"),
-        series: vec![over_time(&head[1], own), over_time(&head[2], other)],
-    });
+    section.charts.push(waiting_over_time(&[
+        (head[1].clone(), own),
+        (head[2].clone(), other),
+    ]));
     let rows = waits(own, other);
     let rows = rows.iter().filter(|(_, a, b)| a + b > 0).take(TASKS_MAX);
     section.tables.push(Table {

@@ -69,11 +69,17 @@ impl<'a> Runs<'a> {
             .collect()
     }
 
-    /// Makes runs whose results do not count.
-    pub fn untold(&mut self, what: &'static str, specs: &[SimSpec]) {
+    /// Makes runs that are not counted.
+    pub fn untold<L: Listener + Send>(
+        &mut self,
+        what: &'static str,
+        specs: &[SimSpec],
+        listener: impl Fn(usize) -> Option<L> + Sync,
+    ) -> Vec<Option<(RunResult, Option<L>)>> {
         let made = self.made;
-        self.make(what, specs);
+        let heard = self.listen(what, specs, listener);
         self.made = made;
+        heard
     }
 
     /// Makes runs with a listener for some of them.

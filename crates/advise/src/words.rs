@@ -6,7 +6,8 @@ mod tests;
 use std::fmt::Write as _;
 
 use schedlab_compare::{
-    Decomposed, Differs, changes, critical_path, is_same, parts, percent, scores, time, waits,
+    Decomposed, Differs, changes, critical_path, cut, is_same, parts_beside, percent, scores, time,
+    waits,
 };
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::number::amount;
@@ -167,7 +168,7 @@ fn stay(advice: &Advice) -> String {
         Some(Confirmed {
             failed: Some(why), ..
         }) => format!(
-            "Stay with `{reference}`: `{name}` was the best of the last round, but of its runs with further seeds one failed: \
+            "Stay with `{reference}`: `{name}` was the best of the last round, but of the runs with further seeds one failed: \
              {why}."
         ),
         Some(Confirmed { differs, .. }) => {
@@ -499,10 +500,6 @@ pub(crate) fn best_in(advice: &Advice, one: &Finalist) -> String {
     }
 }
 
-fn cut(text: &str, width: usize) -> String {
-    text.chars().take(width).collect()
-}
-
 fn table(text: &mut String, advice: &Advice) {
     let (Some((own, Some(other))), Some(against)) = (explained(advice), against(advice)) else {
         return;
@@ -517,8 +514,9 @@ fn table(text: &mut String, advice: &Advice) {
             "\n  {:<34} {:>12} {:>12}",
             "CRITICAL PATH", names.0, names.1
         );
-        for ((what, a), (_, b)) in parts(a).into_iter().zip(parts(b)) {
-            let _ = writeln!(text, "  {what:<34} {:>12} {:>12}", time(a), time(b));
+        for (what, times) in parts_beside(&[a, b]) {
+            let (a, b) = (time(times[0]), time(times[1]));
+            let _ = writeln!(text, "  {what:<34} {a:>12} {b:>12}");
         }
         let _ = writeln!(
             text,

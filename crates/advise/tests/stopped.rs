@@ -61,6 +61,19 @@ fn a_stop_leaves_what_is_known() {
             assert!(none != some, "{page}");
             assert_eq!(some, page.contains("which is better"), "{page}");
         }
+        if !advice.cut_off {
+            // The time of a run is the part that its score counts, which begins when all tasks stand. The main thread ends
+            // a little later than the last task.
+            let reference = advice.reference();
+            let time = reference.time.as_ref().unwrap();
+            let part = time.makespan_ns as f64 / reference.scores[0];
+            assert!((0.99..=1.0).contains(&part), "{part}");
+            assert!(time.begun_ns > time.makespan_ns / 20, "{}", time.begun_ns);
+            assert_eq!(time.path.unwrap().total_ns(), time.makespan_ns);
+            let least = advice.estimate.unwrap().least_ns();
+            assert!((1..=time.makespan_ns).contains(&least), "{least}");
+            assert!(advice.possible_pct.is_some());
+        }
         rounds.push(advice.round);
     }
     assert!(rounds.is_sorted_by_key(|round| *round == Round::Last));

@@ -91,7 +91,7 @@ impl Search {
                 amount(self.best, unit)
             ));
         }
-        if let (Some([low, high]), Some(second)) = (self.interval, &self.second) {
+        if let (false, Some(second)) = (self.seeds_same, &self.second) {
             let shown = second
                 .interval_pct
                 .map(|[low, high]| low > 0.0 || high < 0.0);
@@ -100,13 +100,21 @@ impl Search {
                 Some(false) => "which may be chance",
                 None => "of too few seeds to tell from chance",
             };
+            let best = amount(self.best, unit);
+            let best = match self.interval {
+                Some([low, high]) => {
+                    format!(
+                        "the best has {best} ({} to {})",
+                        amount(low, unit),
+                        amount(high, unit)
+                    )
+                }
+                // No seed changes it, but some change the second best.
+                None => format!("the best has {best} each time"),
+            };
             sentences.push(format!(
-                "With {} seeds the best has {} ({} to {}), and the second best differs by {:.1} %, {than}.",
-                self.seeds,
-                amount(self.best, unit),
-                amount(low, unit),
-                amount(high, unit),
-                second.differs_pct
+                "With {} seeds {best}, and the second best differs by {:.1} %, {than}.",
+                self.seeds, second.differs_pct
             ));
         }
         sentences
@@ -347,8 +355,16 @@ mod tests {
                 )
             );
         }
-        search.seeds_same = true;
+        // The best has one score, and the second best varies.
         search.interval = None;
+        search.second = Some(second(Some([1.0, 3.0])));
+        assert_eq!(
+            search.words("ns", &[])[1..],
+            [
+                "With 8 seeds the best has 100 ns each time, and the second best differs by 2.0 %, beyond chance."
+            ]
+        );
+        search.seeds_same = true;
         search.second = Some(second(None));
         assert_eq!(
             search.words("ns", &[])[1..],

@@ -206,7 +206,7 @@ fn the_current_one_stays_where_further_seeds_do_not_confirm_it() {
     });
     assert_eq!(
         headline(&failed)[0],
-        "Stay with `kernel`: `other` was the best of the last round, but of its runs with further seeds one failed: other \
+        "Stay with `kernel`: `other` was the best of the last round, but of the runs with further seeds one failed: other \
          stalled."
     );
 }
@@ -240,6 +240,35 @@ fn a_contest_that_was_stopped_says_so() {
     );
 }
 
+/// The page says that further seeds are in its first paragraph only if they are.
+#[test]
+fn the_page_tells_what_the_seeds_chose() {
+    let told = |advice: &Advice| {
+        let page = crate::page(advice);
+        page.sections[0].text[0].clone()
+    };
+    let begin = "All of the last round ran with the same seeds, which the search had not seen. ";
+    let flatter = "They choose the best one, so they flatter it";
+    let mut confirmed = advice(&SLOW, &FAST);
+    let further = format!(
+        "{begin}{flatter}; the paragraph above has its difference with further seeds. The mean"
+    );
+    assert!(told(&confirmed).starts_with(&further));
+    // It was stopped, or a run with further seeds failed.
+    let bare = format!("{begin}{flatter}, and no further seeds have confirmed it. The mean");
+    assert!(told(&advice_on(&SLOW, &FAST, None)).starts_with(&bare));
+    confirmed.confirmed = Some(Confirmed {
+        differs: None,
+        failed: Some("other stalled".to_owned()),
+    });
+    assert!(told(&confirmed).starts_with(&bare));
+    // The current scheduler is the best one, or the seed changes nothing: there is nothing to confirm.
+    let plain = format!("{begin}The mean");
+    assert!(told(&advice_on(&FAST, &SLOW, None)).starts_with(&plain));
+    let same = advice_on(&[1000.0; 6], &[800.0; 6], None);
+    assert!(told(&same).starts_with(&plain));
+}
+
 #[test]
 fn the_path_and_the_tasks_say_why() {
     let said = why(&advice(&SLOW, &FAST));
@@ -247,7 +276,7 @@ fn the_path_and_the_tasks_say_why() {
         said,
         [
             "Of the critical path under `kernel` 70 % is on a CPU, 30 % waits for one and 0 % sleeps until a timer or a device.",
-            "Under `other` the path has waits for a CPU after a wakeup: 150 ns less; waits for a CPU behind others: 40.0 ns \
+            "Under `other` the path has waits for a CPU after a wakeup: 150 ns less; waits for a CPU lost or yielded: 40.0 ns \
              less; on a CPU: 10.0 ns less.",
             "Waits for a CPU under `other`, of all tasks of a name together: cc1 110 ns instead of 300 ns.",
             "Under `other` tasks change their CPU 20 times instead of 100.",
