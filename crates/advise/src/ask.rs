@@ -587,10 +587,7 @@ fn confirm(
 }
 
 fn machine(runs: &mut Runs<'_>, spec: &SimSpec) -> Result<Machine, AdviseError> {
-    let machine = match Machine::file(&spec.machine).map_err(SimError::from)? {
-        Some(text) => Machine::from_toml(&spec.machine, &text).map_err(SimError::from)?,
-        None => Machine::builtin(&spec.machine).map_err(SimError::from)?,
-    };
+    let machine = Machine::find(&spec.machine).map_err(SimError::from)?;
     let cpus = runs.read(spec)?.nr_cpus()?;
     Ok(machine.with_cpus(cpus).map_err(SimError::from)?)
 }

@@ -120,6 +120,32 @@ fn a_file_is_read_once_for_all_runs() {
     assert_eq!(document["results"].as_array().unwrap().len(), 12);
 }
 
+/// `:quiet` behind the path of a profile leaves its background out, as behind a name.
+#[test]
+fn a_profile_file_can_be_quiet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let daemon = "\n[background.daemon]\nperiod_us = { value = 1000, source = \"guess\" }\n\
+        run_us = { value = 200, source = \"guess\" }\nper_cpu = { value = true, source = \"guess\" }\n";
+    let profile = include_str!("../../../machines/laptop.toml").to_owned() + daemon;
+    std::fs::write(&path, profile).unwrap();
+    let makespan = |suffix: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_schedlab"))
+            .args(["sim", "cpu:loops=1", "-s", "kernel", "-c", "1", "-m"])
+            .arg(format!("{}{suffix}", path.display()))
+            .args(["--json", "-"])
+            .output()
+            .expect("the program starts");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stderr}");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let measure = &document["results"][0]["measures"]["makespan_ns"];
+        measure.as_f64().unwrap()
+    };
+    let share = makespan("") / makespan(":quiet");
+    assert!((1.02..1.3).contains(&share), "{share}");
+}
+
 /// Columns without room are named, and shown if a pipe is declared wide.
 #[test]
 fn a_pipe_is_as_wide_as_columns_says() {

@@ -83,6 +83,24 @@ fn a_replay_stands_beside_its_recording() {
     );
 }
 
+/// On one CPU of two the tasks preempt each other, less often than on a machine of one, where slices are shorter.
+#[test]
+fn a_replay_is_confined_as_by_taskset() {
+    let folder = imported();
+    let preemptions = |options: &str| {
+        let line = format!("replay pipe.workload --repeat 1 --json - {options}");
+        let text = stdout(&schedlab(&line, folder.path()));
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let measure = &document[0]["measures"]["preemptions"]["replayed"];
+        measure.as_u64().unwrap()
+    };
+    let [one, confined, two] = ["-c 1", "-c 2 --taskset 1", "-c 2"].map(preemptions);
+    assert!(
+        two == 0 && 0 < confined && confined < one,
+        "{two} {confined} {one}"
+    );
+}
+
 #[test]
 fn wrong_input_is_one_line() {
     let folder = imported();

@@ -1,7 +1,5 @@
 //! The profiles that are embedded in the program, and finding one by name or path.
 
-use std::path::Path;
-
 use crate::{Machine, ProfileError};
 
 include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
@@ -31,28 +29,27 @@ impl Machine {
         self
     }
 
-    /// Returns a built-in profile by name, or a profile file by path; with `:quiet` at the end as [`Machine::builtin`].
+    /// Returns a built-in profile by name, or a profile file by path: anything with a `/` or ending in `.toml`. With `:quiet` at
+    /// the end as [`Machine::builtin`].
     pub fn find(name_or_path: &str) -> Result<Machine, ProfileError> {
-        if let Some(base) = name_or_path.strip_suffix(QUIET) {
-            return Ok(Machine::find(base)?.without_background());
-        }
-        match Machine::file(name_or_path)? {
-            Some(text) => Machine::from_toml(name_or_path, &text),
-            None => Machine::builtin(name_or_path),
-        }
+        Ok(Machine::find_with_text(name_or_path)?.0)
     }
 
-    /// Returns the text of the profile file that is asked for by path: anything with a `/` or ending in `.toml`.
-    pub fn file(name_or_path: &str) -> Result<Option<String>, ProfileError> {
-        if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
-            return Ok(None);
+    /// Returns the same with the text of the file.
+    pub fn find_with_text(name_or_path: &str) -> Result<(Machine, Option<String>), ProfileError> {
+        if let Some(base) = name_or_path.strip_suffix(QUIET) {
+            let (machine, text) = Machine::find_with_text(base)?;
+            return Ok((machine.without_background(), text));
         }
-        let text = std::fs::read_to_string(Path::new(name_or_path));
-        text.map(Some).map_err(|error| ProfileError::Read {
+        if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
+            return Ok((Machine::builtin(name_or_path)?, None));
+        }
+        let text = std::fs::read_to_string(name_or_path).map_err(|error| ProfileError::Read {
             file: name_or_path.to_owned(),
             error,
             known: known(),
-        })
+        })?;
+        Ok((Machine::from_toml(name_or_path, &text)?, Some(text)))
     }
 }
 

@@ -135,13 +135,8 @@ impl Inputs {
         if let Some(known) = self.profiles.get(name) {
             return Ok(known.clone());
         }
-        let (machine, sum) = match Machine::file(name)? {
-            Some(text) => {
-                let sum = crc32fast::hash(text.as_bytes());
-                (Machine::from_toml(name, &text)?, Some(sum))
-            }
-            None => (Machine::builtin(name)?, None),
-        };
+        let (machine, text) = Machine::find_with_text(name)?;
+        let sum = text.map(|text| crc32fast::hash(text.as_bytes()));
         let read = (Arc::new(machine), sum);
         self.profiles.insert(name.to_owned(), read.clone());
         Ok(read)

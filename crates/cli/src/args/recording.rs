@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use schedlab_trace::Duration;
+use schedlab_trace::{CpuSet, Duration};
 
 /// Arguments of `record`
 #[derive(Args, Debug)]
@@ -123,6 +123,11 @@ pub struct ReplayArgs {
     /// Number of CPUs [default: as many as the program used]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub cpus: Option<u32>,
+    /// The CPUs that tasks may run on, unless they choose others themselves: 0-3,8
+    ///
+    /// As `taskset` does for a program: the machine keeps all its CPUs.
+    #[arg(long, value_name = "CPUS", allow_hyphen_values = true)]
+    pub taskset: Option<CpuSet>,
     /// Replays, with the seeds SEED, SEED+1, …; the table has their medians
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000), allow_negative_numbers = true)]
     pub repeat: u32,

@@ -19,12 +19,7 @@ use crate::signals;
 
 /// The kernel paths of a machine profile.
 pub fn costs(reading: &ReadingArgs) -> anyhow::Result<Costs> {
-    let name = &reading.machine;
-    let machine = match Machine::file(name)? {
-        Some(text) => Machine::from_toml(name, &text)?,
-        None => Machine::builtin(name)?,
-    };
-    Ok(Costs::of(&machine))
+    Ok(Costs::of(&Machine::find(&reading.machine)?))
 }
 
 fn cut(args: &CutArgs, costs: Costs) -> anyhow::Result<Options> {
@@ -140,14 +135,16 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
     for scheduler in &schedulers {
         for repetition in 0..u64::from(args.repeat) {
             let seed = sim::seed_of(args.common.seed, repetition)?;
-            specs.push(sim::spec(
+            let mut spec = sim::spec(
                 &args.workload,
                 scheduler,
                 &args.machine,
                 Some(cpus),
                 seed,
                 &args.common,
-            ));
+            );
+            spec.taskset.clone_from(&args.taskset);
+            specs.push(spec);
         }
     }
     let runs = progress::reading(|| sim::check(&specs))?;
