@@ -13,7 +13,7 @@ use crate::sample::{Figure, Sample};
 use crate::sysfs::Described;
 use crate::{Report, memory, paths, pin};
 
-/// How often it is told that the idle machine is still watched: seldom, as whoever shows it wakes.
+/// Time between two messages while the idle machine is watched: long, as the terminal that shows them wakes.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 pub(crate) fn assemble(

@@ -1,4 +1,4 @@
-//! What an idle machine does: the tasks that wake by themselves, and how much they compute.
+//! Measures an idle machine: the tasks that wake by themselves, and how much they compute.
 //!
 //! The source is /proc alone, read twice: it is there without privileges, wakes nobody between the two looks, and has the
 //! only two numbers of a task that a profile can say, how often it woke and how long it computed. A trace of the
@@ -72,7 +72,7 @@ pub struct Section {
 pub struct Idle {
     /// In the order of their names.
     pub sections: Vec<Section>,
-    /// Whatever the sections do not say.
+    /// Facts that no section has, in words for people.
     pub notes: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl Snapshot {
         }
     }
 
-    /// The share of the CPUs' time that was not idle from `before` until this; `None` if it is not told.
+    /// The share of the CPUs' time that was not idle from `before` until this; `None` where /proc/stat lacks it.
     fn busy_pct_since(&self, before: &Snapshot) -> Option<f64> {
         let [idle, all] = before.times?;
         let [idle_after, all_after] = self.times?;
@@ -202,7 +202,7 @@ impl Sum {
     }
 }
 
-/// Tells what tasks other than those of process `own` did between two looks at a machine of `nr_cpus` CPUs.
+/// Returns the work of all tasks but process `own`'s between two looks at a machine of `nr_cpus` CPUs.
 pub fn background(
     before: &Snapshot,
     after: &Snapshot,
@@ -384,7 +384,7 @@ fn task(kind: Kind, sum: Sum, us: u64, nr_cpus: u64) -> Option<Background> {
     })
 }
 
-/// Tells `kind` apart from all `kinds` of its name: `-u` are those bound to no CPU, as the kernel calls its workers.
+/// Distinguishes `kind` from all `kinds` of its name: `-u` is bound to no CPU, as in the names of the kernel's workers.
 fn suffix(kind: Kind, kinds: &[Kind]) -> String {
     let bound = match kinds.iter().any(|one| one.bound) && !kind.bound {
         true => "-u",

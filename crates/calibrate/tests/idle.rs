@@ -1,4 +1,4 @@
-//! What an idle machine does, from /proc folders made by hand.
+//! Backgrounds of machines whose /proc folders are made by hand.
 
 use std::fs;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn write(proc: &Path, forks: u64, threads: &[Thread]) {
     }
 }
 
-/// What the machine of so many CPUs did in 60 s, as these threads had done so much before.
+/// Returns the background of a machine of so many CPUs over 60 s. Each thread stands with its work before them.
 fn watch(nr_cpus: u64, threads: &[(Thread, Option<[u64; 2]>)], forks: [u64; 2]) -> Idle {
     let folder = tempfile::tempdir().unwrap();
     let look = |name: &str, forks, threads: &[Thread]| {

@@ -77,8 +77,8 @@ pub(super) fn of(file: &str, found: &Found) -> Result<Report, FromError> {
     Ok(Report { machine, notes })
 }
 
-/// `base` with each number marked as copied. What the kernel's source says holds on the other machine, too. Daemons are
-/// those of the one machine alone.
+/// `base` with each number marked as copied. What the kernel's source says holds on the other machine, too. A
+/// background belongs to its machine alone.
 fn copied(base: &Machine) -> Machine {
     let mut base = base.clone();
     base.background.clear();
