@@ -1,15 +1,26 @@
 //! Puts measurements into a profile: which difference of which measurements is which number.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use schedlab_machine::{Machine, Numbering};
 use schedlab_trace::counted;
 
 use crate::caches::memory_costs;
 use crate::draft::{Draft, rising};
+use crate::idle::{self, Idle, Snapshot};
 use crate::sample::{Figure, Sample};
 use crate::sysfs::Described;
 use crate::{Report, memory, paths, pin};
 
-pub(crate) fn assemble(described: Described, progress: &mut dyn FnMut(&str)) -> Report {
+/// Time between two messages while the idle machine is watched: long, as the terminal that shows them wakes.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+pub(crate) fn assemble(
+    described: Described,
+    idle: Duration,
+    progress: &mut dyn FnMut(&str),
+) -> Report {
     let several = described.topology.nr_llcs() > 1 || described.topology.nr_nodes() > 1;
     let base = if several { "server-2x96x2" } else { "laptop" };
     let mut draft = Draft::new(base, described.notes.clone());
@@ -27,10 +38,18 @@ pub(crate) fn assemble(described: Described, progress: &mut dyn FnMut(&str)) -> 
     );
     machine.calibrated_on = Vec::new();
     machine.tuning_candidates = Vec::new();
+    machine.background.clear();
     draft.note(format!(
         "what was not measured is copied from the profile {base}"
     ));
     description(&mut draft, &described);
+    // First, as the other measurements leave work behind.
+    if idle.is_zero() {
+        draft.note("the idle machine was not watched (--idle 0): the profile has no background");
+    } else {
+        let nr_cpus = described.cpus.len() as u64;
+        background(&mut draft, watch(idle, nr_cpus, progress), idle);
+    }
     let site = Site::new(&described);
     let Some(first) = site.first() else {
         draft.note("threads cannot be bound to CPUs here: nothing was measured");
@@ -99,6 +118,55 @@ impl<'a> Site<'a> {
     fn siblings(&self) -> Option<(usize, usize)> {
         self.pair(|a, b| a[0] == b[0])
     }
+}
+
+/// Looks at the machine for so long.
+fn watch(idle: Duration, nr_cpus: u64, progress: &mut dyn FnMut(&str)) -> Idle {
+    let proc = Path::new("/proc");
+    let before = Snapshot::read(proc);
+    let start = Instant::now();
+    while let Some(left) = idle.checked_sub(start.elapsed()).filter(|d| !d.is_zero()) {
+        progress(&format!(
+            "the idle machine, {} s more",
+            left.as_millis().div_ceil(1_000)
+        ));
+        std::thread::sleep(left.min(TOLD_EVERY));
+    }
+    let between = start.elapsed();
+    let after = Snapshot::read(proc);
+    idle::background(&before, &after, between, nr_cpus, std::process::id())
+}
+
+/// Puts down the tasks of the idle machine.
+fn background(draft: &mut Draft, found: Idle, idle: Duration) {
+    let seconds = idle.as_secs_f64();
+    for section in found.sections {
+        let task = &section.task;
+        let put = |draft: &mut Draft, field: &str, value: String, source: String| {
+            let field = format!("background.{}.{field}", section.name);
+            draft.put(&field, value, format!("measured: {source}"));
+        };
+        let wakeups = counted(section.wakeups, "wakeup");
+        let each = if task.per_cpu { " on all CPUs" } else { "" };
+        let source = format!("/proc, {wakeups}{each} in {seconds} s");
+        put(draft, "period_us", task.period_us.to_string(), source);
+        let source = format!(
+            "/proc, {:.3} ms of CPU time in {wakeups}",
+            section.cpu_ns as f64 / 1e6
+        );
+        put(draft, "run_us", task.run_us.to_string(), source);
+        let source = "/proc, the CPUs that kernel threads may use".to_owned();
+        put(draft, "per_cpu", task.per_cpu.to_string(), source);
+        if let Some(prio) = task.static_prio {
+            let source = "/proc, nice levels".to_owned();
+            put(draft, "static_prio", prio.to_string(), source);
+        }
+        draft
+            .base
+            .background
+            .insert(section.name.clone(), section.task.clone());
+    }
+    found.notes.into_iter().for_each(|note| draft.note(note));
 }
 
 /// The description by the kernel.

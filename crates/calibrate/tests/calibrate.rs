@@ -1,12 +1,16 @@
 //! The calibration on the machine that runs the tests, whatever that is.
 
+use std::time::Duration;
+
 use schedlab_calibrate::calibrate;
 use schedlab_machine::{Machine, SourceKind};
 
 #[test]
 fn the_profile_loads_and_tells_what_was_measured() {
     let mut told = Vec::new();
-    let report = calibrate(|what| told.push(what.to_owned()));
+    let report = calibrate(Duration::from_millis(300), |what| {
+        told.push(what.to_owned())
+    });
     assert!(!told.is_empty());
 
     let text = report.to_toml();

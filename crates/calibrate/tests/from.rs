@@ -67,6 +67,23 @@ fn lscpu_tells_the_topology_and_the_rest_is_copied() {
     );
 }
 
+/// The nearest profile has a background.
+#[test]
+fn the_daemons_of_another_machine_are_not_copied() {
+    let mut list = "# CPU,Core,Socket,Node,,L1d,L1i,L2,L3\n".to_owned();
+    for cpu in 0..24 {
+        let core = cpu % 12;
+        let socket = core / 6;
+        list += &format!("{cpu},{core},{socket},{socket},,{core},{core},{core},{socket}\n");
+    }
+    let report = of("x.csv", &list).unwrap();
+    let machine = machine(&report);
+    says_where_all_is_from(&machine, "xeon-e5645-2x6x2");
+    let nearest = Machine::builtin("xeon-e5645-2x6x2").unwrap();
+    assert_eq!(machine.paths, nearest.paths);
+    assert!(!nearest.background.is_empty() && machine.background.is_empty());
+}
+
 /// Two kinds of core below two caches; the machine numbers its CPUs 0, 1, 4 and 5, its nodes 0 and 2.
 #[test]
 fn lstopo_tells_sizes_kinds_and_distances() {

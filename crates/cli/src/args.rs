@@ -798,12 +798,15 @@ Example:
   schedlab calibrate -o mine.toml
   schedlab sim chat -s dss -m ./mine.toml
 
-Run it on a quiet machine; it takes some seconds. Every number in the profile
-says how it was measured, with its spread, or that it is a guess.")]
+Run it on a quiet machine; it takes a minute and some seconds. Every number in
+the profile says how it was measured, with its spread, or that it is a guess.")]
 pub struct CalibrateArgs {
     /// Describe another machine by this file or folder, instead of measuring
     #[arg(long, value_name = "FILE|FOLDER", value_hint = ValueHint::AnyPath)]
     pub from: Option<PathBuf>,
+    /// Watch the idle machine for so long, for the background of the profile; 0 leaves it out
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=86_400), allow_negative_numbers = true, conflicts_with = "from")]
+    pub idle: u32,
     /// Write the profile here instead of to standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,

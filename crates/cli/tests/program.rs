@@ -313,13 +313,19 @@ fn the_help_and_the_table_say_how_many_runs_give_intervals() {
 fn a_calibration_goes_to_standard_output_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_schedlab"))
-        .args(["calibrate", "-o", "-"])
+        .args(["calibrate", "--idle", "0", "-o", "-"])
         .current_dir(folder.path())
         .output()
         .expect("the program starts");
     assert!(output.status.success());
     let start = "# Written by `schedlab calibrate`.\n";
     assert!(output.stdout.starts_with(start.as_bytes()), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("# - the idle machine was not watched (--idle 0)"),
+        "{text}"
+    );
+    assert!(!text.contains("[background."), "{text}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

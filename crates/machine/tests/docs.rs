@@ -127,6 +127,33 @@ A section `[background.NAME]` is a task that runs beside any workload: a kernel 
 | `per_cpu` | whether each CPU has one that is bound to it |
 | `static_prio` | its nice level and 20; 20 without it |
 
+`schedlab calibrate` measures it: for a minute (`--idle SECONDS`; 0 leaves it out) it computes nothing and looks at `/proc` before and
+after. The other programs of the machine should do nothing meanwhile: if they take more than 10 % of the CPUs' time, by their own times or
+by `/proc/stat`, the profile has no background, and its head says so.
+
+- **Wakeups** of a task are its voluntary switches (`/proc/PID/task/TID/status`), as it sleeps once after each. The number of time slices
+  in `schedstat` would count preemptions, too.
+- **CPU time** is the first number of `/proc/PID/task/TID/schedstat`, in nanoseconds.
+- **A section** is all tasks of one name and nice level that are bound to a CPU alike: the name up to a `/` or `:`, or without the digits
+  at its end. `kworker` are the workers of CPUs, `kworker-u` workers of no CPU, and `kworker-p0` workers of nice level −20. Only kernel
+  threads that may run on one CPU alone are `per_cpu`.
+- **The numbers** are means: the time between wakeups of all its tasks, of one CPU if it is `per_cpu`, and the CPU time of a wakeup in
+  whole microseconds, at least 1.
+- **The choice:** the largest sections by CPU time or wakeups, until they have 95 % of both, at most twelve. The head says the share of
+  the others, and schedlab's own share, which is in no section.
+
+No other source is used. A trace of the scheduler, by BPF or perf, takes privileges, and wakes for its own sake; it has the times of wakeups,
+for which there is no field. So bursts are lost: a section's wakeups are as evenly apart as `period_us` says. Lost, too, are tasks that begin and
+end within the minute, which are counted in the head, and the interrupts themselves. A real-time thread has a section of nice level −20.
+In a container only its own processes can be seen, which the head says.
+
+Of the built-in profiles, `xeon-e5645-2x6x2` alone has a background. The machines of Linux 2.4 had `kswapd`, which wakes once a second
+(`mm/vmscan.c`), `kupdated`, once in five (`fs/buffer.c`), and some daemons, together a few hundredths of one per cent of a CPU. They have no section, as one would move calibrated rows for no gain
+([calibration.md](calibration.md#netfinity-8500r-chat-and-reflex)).
+The profiles of today's machines describe no single machine, and each documented result was made without a background. To add one, append
+the sections that `calibrate` measured on a machine with the same programs, with `per_cpu` ones as they are: their period is one
+CPU's. `calibrate --from` copies none, not from `xeon-e5645-2x6x2` either: daemons belong to a system, not to its processors.
+
 ### An example
 
 A machine with two fast cores of two hardware threads, which share 8 MB of cache, and two slow ones with 2 MB:

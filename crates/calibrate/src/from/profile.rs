@@ -77,13 +77,17 @@ pub(super) fn of(file: &str, found: &Found) -> Result<Report, FromError> {
     Ok(Report { machine, notes })
 }
 
-/// `base` with each number marked as copied. What the kernel's source says holds on the other machine, too.
+/// `base` with each number marked as copied. What the kernel's source says holds on the other machine, too. A
+/// background belongs to its machine alone.
 fn copied(base: &Machine) -> Machine {
+    let mut base = base.clone();
+    base.background.clear();
     let changes: Vec<Change> = base
         .provenance()
         .iter()
         .filter(|known| known.kind != SourceKind::Kernel && !known.field.starts_with("topology."))
         .filter(|known| !known.field.starts_with("core_kinds."))
+        .filter(|known| !known.field.starts_with("background."))
         .map(|known| Change {
             field: known.field.clone(),
             value: known.value.clone(),

@@ -1,6 +1,7 @@
 //! `calibrate`: a machine profile of the machine that it runs on, or of another one.
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use schedlab_report::export::lines::fill;
@@ -8,11 +9,12 @@ use schedlab_report::export::lines::fill;
 use super::Status;
 use crate::args::CalibrateArgs;
 use crate::output::{Output, cannot_write, is_stdout, print, width};
+use crate::signals;
 
-/// Measures this machine, which takes some seconds.
-fn measure() -> schedlab_calibrate::Report {
+/// Measures this machine, which takes some seconds more than it is watched while `idle`.
+fn measure(idle: Duration) -> schedlab_calibrate::Report {
     let spinner = indicatif::ProgressBar::new_spinner();
-    let report = schedlab_calibrate::calibrate(|what| {
+    let report = schedlab_calibrate::calibrate(idle, |what| {
         spinner.set_message(format!("measuring {what}"));
         spinner.tick();
     });
@@ -27,7 +29,9 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
     let begin = |path| Output::create(path).map(|file| (path, file));
     let output = args.output.as_deref().filter(|path| !is_stdout(path));
     let file = output.map(begin).transpose()?;
-    let report = described.unwrap_or_else(measure);
+    signals::listen().context("cannot listen to signals")?;
+    let idle = Duration::from_secs(args.idle.into());
+    let report = described.unwrap_or_else(|| measure(idle));
     let text = report.to_toml();
     match file {
         None => print(text)?,

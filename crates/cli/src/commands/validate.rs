@@ -224,7 +224,7 @@ fn calibrate() -> anyhow::Result<tempfile::NamedTempFile> {
     tell(
         "measuring this machine into a profile; `calibrate -o FILE` and `-m FILE` do it once for all",
     );
-    let report = schedlab_calibrate::calibrate(|_| {});
+    let report = schedlab_calibrate::calibrate(Duration::ZERO, |_| {});
     let file = tempfile::Builder::new()
         .prefix("this-machine-")
         .suffix(".toml")

@@ -21,8 +21,9 @@ impl Behaviour for Daemon {
             return Action::Compute(Duration::from_ns(self.run_ns));
         }
         // From half of the period to one and a half.
-        let random = u64::from(context.rng.next_u32());
-        let pause_ns = self.period_ns / 2 + ((self.period_ns * random) >> 32);
+        let random = u128::from(context.rng.next_u32());
+        let more_ns = (u128::from(self.period_ns) * random) >> 32;
+        let pause_ns = self.period_ns / 2 + more_ns as u64;
         let next = self.woke.unwrap_or(context.now) + Duration::from_ns(pause_ns);
         // A wakeup that it has missed does not come again.
         let next = next.max(context.now);

@@ -83,6 +83,18 @@ fn each_cpu_has_its_own_or_there_is_one() {
     assert!((35..=70).contains(&free.len()), "{}", free.len());
 }
 
+/// The longest period that a profile may have.
+#[test]
+fn a_daemon_may_sleep_for_long() {
+    let scenario = scenario_of(
+        machine_with(2, daemon(1_000_000_000, 10, true)),
+        workload(Vec::new(), vec![periodic("p", 10, 300_000_000, 4)]),
+    );
+    let checked = run_checked(scenario, Stub::fifo(&[]));
+    checked.is_done();
+    assert!(daemons_ran_on(&checked, &[0]).len() >= 2);
+}
+
 /// Measures of tasks do not count daemons.
 #[test]
 fn a_daemon_is_no_task_of_a_measure() {
