@@ -215,7 +215,7 @@ fn who_wakes_beside_hogs_waits_under_eevdf_and_not_under_cfs() {
 fn schbench_on_512_cpus_has_the_latencies_of_a_report() {
     let of = |scheduler: &str| {
         let spec = SimSpec {
-            workload: "schbench:message_threads=16,workers=32,pause=30ms,spin=30ms,duration=800ms"
+            workload: "schbench:message_threads=16,workers=32,pause=30ms,spin=30ms,duration=2s"
                 .to_owned(),
             ..SimSpec::new("", Scheduler::parse(scheduler), "server-2x128x2")
         };

@@ -155,7 +155,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let found = source();
         if let Some(parent) = parent {
-            parent.local().is_imbalanced.set(is_bound);
+            let is_enough = |(src, nr_tasks): (&Cpu, usize)| {
+                self.nr_fair_tasks_for(src, idle, takers) >= nr_tasks
+            };
+            // `LBF_SOME_PINNED`, and an imbalance that is left.
+            let is_left = !found.is_some_and(is_enough);
+            parent.local().is_imbalanced.set(is_bound && is_left);
         }
         found
     }

@@ -656,6 +656,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         waiting.any(|p| self.can_migrate_fair(p, cpu))
     }
 
+    /// How many tasks wait on a CPU that can go to `idle` or one of the `takers`.
+    pub(crate) fn nr_fair_tasks_for(&self, rq: &Cpu, idle: &Cpu, takers: &[&Cpu]) -> usize {
+        let queue = rq.fair.queue.borrow();
+        let waiting = queue.iter().map(|&task| self.task(task));
+        let can_go = |p: &&Task| {
+            let mut cpus = takers.iter().map(|rq| rq.id).chain([idle.id]);
+            cpus.any(|cpu| self.can_migrate_fair(p, cpu))
+        };
+        waiting.filter(can_go).count()
+    }
+
     /// `can_migrate_task()`: `p` may run on `cpu`, has left its own and is not about to run there. Where that is not so,
     /// the run queue's lock keeps others waiting until it is; without run queue locks it stays.
     fn can_migrate_fair(&self, p: &Task, cpu: CpuId) -> bool {

@@ -86,13 +86,14 @@ fn each_cpu_has_its_own_or_there_is_one() {
 /// The longest period that a profile may have.
 #[test]
 fn a_daemon_may_sleep_for_long() {
-    let scenario = scenario_of(
-        machine_with(2, daemon(1_000_000_000, 10, true)),
-        workload(Vec::new(), vec![periodic("p", 10, 300_000_000, 4)]),
-    );
-    let checked = run_checked(scenario, Stub::fifo(&[]));
+    let mut workload = workload(Vec::new(), vec![periodic("p", 10, 300_000_000, 12)]);
+    workload.duration = None;
+    let machine = machine_with(2, daemon(1_000_000_000, 10, true));
+    let checked = run_checked(scenario_of(machine, workload), Stub::fifo(&[]));
     checked.is_done();
-    assert!(daemons_ran_on(&checked, &[0]).len() >= 2);
+    // They begin after 333 and 667 of 3,300 s, and sleep for 500 to 1,500 s.
+    let ran = daemons_ran_on(&checked, &[0]);
+    assert!((4..=14).contains(&ran.len()), "{ran:?}");
 }
 
 /// Measures of tasks do not count daemons.
