@@ -100,7 +100,8 @@ pub enum AdviseError {
     },
     /// Less than one round.
     #[error(
-        "the budget has room for {room} runs, and {least} are the least for {schedulers} schedulers: give --budget {needed} or fewer schedulers by -s"
+        "the budget has room for {}, and {least} are the least for {schedulers} schedulers: give --budget {needed} or fewer schedulers by -s",
+        schedlab_trace::counted(*.room, "run")
     )]
     Budget {
         /// Runs that there is room for.
@@ -160,6 +161,7 @@ pub fn advise(
         makespan_ns,
         limit: GivenUp::of(makespan_ns, ask.spec.time_limit),
         rule,
+        shows_early: rule.is_some_and(|rule| begin_of(rule, &first).is_none()),
     };
     runs.of = budget;
     let mut own = Contestant::new(reference.clone());

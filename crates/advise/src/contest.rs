@@ -122,8 +122,10 @@ pub struct Field {
     pub makespan_ns: u64,
     /// When a run is given up.
     pub limit: GivenUp,
-    /// How the score follows from the time of a run, if it does: then work per time shows early which scheduler is slow.
+    /// How the score follows from the time of a run, if it does.
     pub rule: Option<ScoreRule>,
+    /// The score counts the whole run, so that work per time shows early which scheduler is slow.
+    pub shows_early: bool,
 }
 
 impl Field {
@@ -151,9 +153,9 @@ pub fn halve(
     let mut all = contestants;
     let seed = field.spec.seed;
     let mut left = budget;
-    let is_cut = field.rule.is_some() && budget < 2 * all.len() as u64;
+    let mut is_cut = field.shows_early && budget < 2 * all.len() as u64;
     if is_cut {
-        cut_short(field, runs, &mut all);
+        is_cut = cut_short(field, runs, &mut all);
         left = left.saturating_sub((all.len() as u64).div_ceil(CUT));
     }
     let mut seeds = 0;
@@ -259,8 +261,9 @@ pub fn so_far(
     others
 }
 
-/// Ranks all by the work that they have done after a part of the reference's time.
-fn cut_short(field: &Field, runs: &mut Runs<'_>, all: &mut Vec<Contestant>) {
+/// Ranks all by the work that they have done after a part of the reference's time. Returns whether that shows the better half
+/// from the others: work may be counted in few large pieces.
+fn cut_short(field: &Field, runs: &mut Runs<'_>, all: &mut Vec<Contestant>) -> bool {
     let limit = Duration::from_ns((field.makespan_ns / CUT).max(1));
     let specs: Vec<SimSpec> = all
         .iter()
@@ -288,7 +291,12 @@ fn cut_short(field: &Field, runs: &mut Runs<'_>, all: &mut Vec<Contestant>) {
         b.total_cmp(a)
             .then_with(|| one.scheduler.to_string().cmp(&other.scheduler.to_string()))
     });
+    let half = ranked.len().div_ceil(2);
+    let shows = ranked
+        .get(half)
+        .is_none_or(|(rate, _)| *rate < ranked[half - 1].0);
     all.extend(ranked.into_iter().map(|(_, one)| one));
+    shows
 }
 
 /// Work per time.

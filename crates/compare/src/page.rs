@@ -133,7 +133,7 @@ pub(crate) fn looked_into(results: &[RunResult], watched: &[(usize, Watched)]) -
             format!("Timelines and sentences are of the runs with seed {seed}, the table of all.")
         }
         _ => format!(
-            "Timelines and sentences are of {} of the {all} rows of the table, with seed {seed}: one page has no room for more.",
+            "Timelines and sentences are of {} of the {all} schedulers and numbers of CPUs as they were asked for, with seed {seed}: one page has no room for more.",
             match watched.len() {
                 1 => "the first".to_owned(),
                 some => format!("the first {some}"),
@@ -578,7 +578,7 @@ mod tests {
             (
                 &all,
                 &[0],
-                "Timelines and sentences are of the first of the 2 rows of the table, with seed 1: one page has no room for more.",
+                "Timelines and sentences are of the first of the 2 schedulers and numbers of CPUs as they were asked for, with seed 1: one page has no room for more.",
             ),
             (&all, &[], "No run was watched: there is no timeline."),
         ] {

@@ -4,7 +4,7 @@
 //! waits for one; where it slept until another task woke it, the path goes on in that task (Yang & Miller, *Critical
 //! path analysis for the execution of parallel and distributed programs*, 1988). So its parts add up to the makespan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schedlab_trace::{
     CpuId, CpuMode, Event, Instant, Listener, LockClass, LockId, PrevState, TaskId, TaskMeta,
@@ -231,7 +231,8 @@ pub(crate) enum Piece {
 pub struct Decomposer {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
-    starter: Option<TaskId>,
+    /// Tasks outside the program.
+    starters: BTreeSet<TaskId>,
     kept: usize,
     /// The last end of a task of the program.
     last: Option<(u32, u64)>,
@@ -427,14 +428,14 @@ impl Decomposer {
         }
     }
 
-    /// Takes apart what was heard.
+    /// Takes apart what was heard of a run that came to its end.
     pub fn finish(mut self) -> Decomposed {
-        self.close();
+        self.close(true);
         self.decomposed()
     }
 
-    /// Ends what goes on at the end of the run.
-    pub(crate) fn close(&mut self) {
+    /// Ends what goes on at the end of the run, which was cut off or has come to its own end.
+    pub(crate) fn close(&mut self, is_done: bool) {
         for cpu in 0..self.cpus.len() as u32 {
             self.resolve(CpuId(cpu), false);
         }
@@ -460,7 +461,7 @@ impl Decomposer {
         }
         let open = runs.or(waits).or(sleeps.map(|(_, task)| task));
         let span = now.saturating_sub(self.begun);
-        let is_end = |at: u64| 100 * (now - at) <= END_PCT * span;
+        let is_end = |at: u64| is_done && 100 * (now - at) <= END_PCT * span;
         if self.last.is_none_or(|(_, at)| !is_end(at)) {
             self.last = open.map(|task| (task, now)).or(self.last);
         }
@@ -716,11 +717,12 @@ impl Listener for Decomposer {
     }
 
     fn define_starter(&mut self, task: TaskId) {
-        self.starter = Some(task);
+        self.starters.insert(task);
+        self.task(task).counts = false;
     }
 
     fn define_task(&mut self, task: TaskId, meta: &TaskMeta) {
-        let is_starter = self.starter == Some(task);
+        let is_starter = self.starters.contains(&task);
         let known = self.task(task);
         known.counts = !is_starter && !meta.comm.starts_with(OTHER);
         known.comm.clone_from(&meta.comm);
@@ -997,6 +999,50 @@ mod tests {
         let of = story.0.finish();
         assert_eq!(of.makespan_ns, 1_000);
         assert_eq!(of.path.unwrap().running_ns, 1_000);
+    }
+
+    /// Of a run that was cut off, the task that runs at its end stands for the last one.
+    #[test]
+    fn a_run_that_was_cut_off_ends_with_who_runs() {
+        let mut story = Story::new(&["a", "b"]);
+        story
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .wakes(0, 1, 1)
+            .switch(0, 1, None, Some(1))
+            .switch(995, 0, Some((0, PrevState::Exited)), None)
+            .mode(1_000, 1, CpuMode::Kernel);
+        story.0.close(false);
+        assert_eq!(story.0.decomposed().makespan_ns, 1_000);
+    }
+
+    /// In a real kernel's events a task is defined before it turns out to start others only, and again later.
+    #[test]
+    fn starters_are_no_tasks_in_any_order_of_events() {
+        let mut story = Story::new(&["load", "load", "worker"]);
+        for starter in [0, 1] {
+            story.0.define_starter(TaskId(starter));
+        }
+        let meta = TaskMeta {
+            comm: "load".to_owned(),
+            nice: 5,
+            affinity: Default::default(),
+            rt_priority: 0,
+            idle: false,
+        };
+        story.0.define_task(TaskId(0), &meta);
+        story
+            .wakes(0, 0, 0)
+            .switch(0, 0, None, Some(0))
+            .wakes(10, 0, 2)
+            .wakes(10, 0, 1)
+            .switch(30, 0, Some((0, PrevState::Blocked)), Some(2))
+            .switch(70, 0, Some((2, PrevState::Exited)), Some(1))
+            .switch(90, 0, Some((1, PrevState::Exited)), None);
+        let of = story.0.finish();
+        assert_eq!(of.makespan_ns, 70);
+        let names: Vec<&str> = of.names.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["worker"]);
     }
 
     /// On one CPU a runs 0–20 and ends; b has waited since 5, c sleeps since 3, and the run ends at 100.

@@ -88,7 +88,7 @@ pub struct Behind {
     pub ns: u64,
 }
 
-/// Whom a wait is put down to.
+/// The tasks to which a wait is put down.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Runner {
     /// Tasks of this name.
@@ -122,8 +122,8 @@ fn kinds() -> Vec<Kind> {
 
 impl Decomposer {
     /// Takes apart what was heard, with a timeline.
-    pub fn watched(mut self, nr_cpus: usize) -> Watched {
-        self.close();
+    pub fn watched(mut self, nr_cpus: usize, is_done: bool) -> Watched {
+        self.close(is_done);
         let time = self.decomposed();
         let lanes = self.lanes(nr_cpus);
         let order = self.slowest();
@@ -641,7 +641,7 @@ mod tests {
             .switch(60, 1, None, Some(2))
             .switch(70, 1, Some((2, PrevState::Exited)), None)
             .switch(100, 0, Some((1, PrevState::Exited)), None);
-        story.0.watched(2)
+        story.0.watched(2, true)
     }
 
     #[test]
@@ -692,7 +692,7 @@ mod tests {
             .at(10, 0, Event::Begin)
             .switch(50, 0, Some((0, PrevState::Exited)), None)
             .mode(110, 0, CpuMode::Idle);
-        let watched = story.0.watched(1);
+        let watched = story.0.watched(1, true);
         assert_eq!((watched.time.makespan_ns, watched.span_ns), (40, 100));
     }
 
@@ -747,7 +747,7 @@ mod tests {
             .switch(400, 0, None, Some(3))
             .switch(405, 0, Some((3, PrevState::Exited)), Some(2))
             .switch(410, 0, Some((2, PrevState::Exited)), None);
-        let watched = story.0.watched(1);
+        let watched = story.0.watched(1, true);
         let told = |waiter: &str| -> Vec<(Runner, u64)> {
             let of = watched.behind.iter().filter(|one| one.waiter == waiter);
             of.map(|one| (one.runner.clone(), one.ns)).collect()
@@ -820,7 +820,7 @@ mod tests {
             .switch(55, 1, None, Some(1))
             .switch(60, 0, Some((0, PrevState::Exited)), None)
             .switch(90, 1, Some((1, PrevState::Exited)), None);
-        let watched = story.0.watched(2);
+        let watched = story.0.watched(2, true);
         assert_eq!(watched.idle_while_waiting_pct, None, "CPUs may run others");
         let time = watched.time;
         let (_, b) = time.names.iter().find(|(name, _)| name == "b").unwrap();
@@ -852,7 +852,7 @@ mod tests {
             .mode(10, 0, CpuMode::User)
             .switch(30, 0, Some((0, PrevState::Exited)), None)
             .mode(100, 0, CpuMode::Idle);
-        let watched = story.0.watched(2);
+        let watched = story.0.watched(2, true);
         let longest = Longest {
             at_ns: 10,
             ns: 90,

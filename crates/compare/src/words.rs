@@ -9,7 +9,7 @@ use schedlab_trace::{LockClass, counted};
 
 use crate::differs::Differs;
 use crate::path::{Decomposed, Lock, Times};
-use crate::watched::{Longest, Runner, Watched};
+use crate::watched::{Behind, Longest, Runner, Watched};
 
 /// A change of less than this part of the makespan is not worth a word, in percent.
 const PART_PCT: f64 = 0.5;
@@ -78,6 +78,9 @@ pub fn sentences(run: &Shown<'_>) -> Vec<String> {
     said.extend(choice(run));
     said.extend(cpus(run));
     if let Some(watched) = run.watched {
+        if watched.span_ns == 0 {
+            return said;
+        }
         said.extend(waiting(watched));
         said.extend(critical_path(run.name(), &watched.time));
         if watched.is_cut {
@@ -165,7 +168,10 @@ pub(crate) const WITHHELD: &str =
 fn ending(run: &Shown<'_>) -> Option<String> {
     (!run.result.is_done()).then(|| {
         let told = did_not_end(run.name(), run.result);
-        format!("{told}; all that follows is until then.")
+        match run.watched.is_some_and(|watched| watched.span_ns == 0) {
+            true => format!("{told}."),
+            false => format!("{told}; all that follows is until then."),
+        }
     })
 }
 
@@ -273,23 +279,7 @@ fn waiting(watched: &Watched) -> Vec<String> {
         percent(share(preempted))
     )];
     said.extend(watched.longest.as_ref().map(longest_wait));
-    let most = watched.behind.first();
-    if let Some(most) = most.filter(|most| share(most.ns) >= SHARE_PCT) {
-        let part = match share(most.ns) > 50.0 {
-            true => "Most of it",
-            false => "The largest part",
-        };
-        let behind = match &most.runner {
-            Runner::Task(runner) => format!("behind `{runner}`"),
-            Runner::Nobody => "with no other task on the CPU that ended the wait".to_owned(),
-            Runner::NotEnded => "in waits that had not ended when the run did".to_owned(),
-        };
-        said.push(format!(
-            "{part}, {}, is `{}` {behind}.",
-            percent(share(most.ns)),
-            most.waiter
-        ));
-    }
+    said.extend(largest_part(watched, share));
     if let Some(idles) = watched.idle_while_waiting_pct {
         said.push(match idles >= SHARE_PCT {
             true => format!(
@@ -300,6 +290,36 @@ fn waiting(watched: &Watched) -> Vec<String> {
         });
     }
     said
+}
+
+/// Most of the waits, by their cause; all waits that had not ended are one.
+fn largest_part(watched: &Watched, share: impl Fn(u64) -> f64) -> Option<String> {
+    let (open, ended): (Vec<&Behind>, Vec<&Behind>) = watched
+        .behind
+        .iter()
+        .partition(|one| one.runner == Runner::NotEnded);
+    let open: u64 = open.iter().map(|one| one.ns).sum();
+    let most = ended.first().filter(|most| most.ns > open);
+    let (ns, what) = match most {
+        None => (
+            open,
+            "in waits that had not ended when the run did".to_owned(),
+        ),
+        Some(most) => {
+            let waiter = &most.waiter;
+            let what = match &most.runner {
+                Runner::Task(runner) => format!("`{waiter}` behind `{runner}`"),
+                _ => format!("`{waiter}` with no other task on the CPU that ended the wait"),
+            };
+            (most.ns, what)
+        }
+    };
+    let part = match share(ns) > 50.0 {
+        true => "Most of it",
+        false => "The largest part",
+    };
+    let is_told = ns > 0 && share(ns) >= SHARE_PCT;
+    is_told.then(|| format!("{part}, {}, is {what}.", percent(share(ns))))
 }
 
 /// The longest wait of a task.

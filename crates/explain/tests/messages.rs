@@ -341,7 +341,7 @@ fn a_lock_of_the_schedulers_is_named_with_holder_and_line() {
 
 /// The names that the virtual kernel gives to locks (`name_lock()` of crates/abi), and those of its own.
 #[test]
-fn whatever_a_lock_lies_in_a_circle_of_waiters_names_it() {
+fn a_circle_of_waiters_names_every_kind_of_lock() {
     let of = |links: &str| {
         let message = format!("mine: in ops.enqueue: deadlock of locks: {links}");
         let found = schedlab_explain::explain_result("mine", "fault", Some(&message), None, "");

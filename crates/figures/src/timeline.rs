@@ -427,7 +427,7 @@ mod tests {
     /// A CPU that is busy for 4 % of the time looks so, however much is merged, and the picture that is printed says what
     /// is merged in it.
     #[test]
-    fn what_is_merged_is_as_long_as_its_parts() {
+    fn a_merged_stretch_is_as_long_as_its_parts() {
         let all =
             (0..20_000).map(|n| stretch(n * 500 + n % 7, n * 500 + 20 + n % 7, (n % 2) as u32));
         let mut one = timeline(all.collect());

@@ -27,6 +27,11 @@ impl Exit {
         self.kind == EXIT_UNREG
     }
 
+    /// Returns whether the kernel, or the policy itself, has ended it.
+    pub fn is_ejection(&self) -> bool {
+        self.kind != 0 && !self.is_normal()
+    }
+
     /// Why the kernel ended it, in words.
     pub fn told(&self) -> String {
         if self.kind == 0 {

@@ -161,7 +161,7 @@ impl Started {
     fn ended_early(&self) -> Error {
         let why = self.why();
         let exit = self.exit();
-        if exit.kind != 0 {
+        if exit.is_ejection() {
             return Error::Ejected {
                 policy: self.ops_name.clone(),
                 exit: Box::new(exit),

@@ -104,6 +104,7 @@ mod tests {
         }
         assert!(Machine::builtin("pdp-11:quiet").is_err());
         assert!(Machine::builtin("laptop:loud").is_err());
+        assert!(Machine::find("laptop:quiet:quiet").is_err());
     }
 
     #[test]

@@ -12,7 +12,9 @@ impl Machine {
 
     /// Returns the built-in profile of that name; `NAME:quiet` is the same without the tasks that run beside any workload.
     pub fn builtin(name: &str) -> Result<Machine, ProfileError> {
-        if let Some(base) = name.strip_suffix(QUIET) {
+        if let Some(base) = name.strip_suffix(QUIET)
+            && !base.ends_with(QUIET)
+        {
             return Ok(Machine::builtin(base)?.without_background());
         }
         match BUILTIN.iter().find(|&&(known, _)| known == name) {
@@ -37,7 +39,9 @@ impl Machine {
 
     /// Returns the same with the text of the file.
     pub fn find_with_text(name_or_path: &str) -> Result<(Machine, Option<String>), ProfileError> {
-        if let Some(base) = name_or_path.strip_suffix(QUIET) {
+        if let Some(base) = name_or_path.strip_suffix(QUIET)
+            && !base.ends_with(QUIET)
+        {
             let (machine, text) = Machine::find_with_text(base)?;
             return Ok((machine.without_background(), text));
         }

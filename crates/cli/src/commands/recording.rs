@@ -129,7 +129,9 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
     let Some(recorded) = file.head.recorded.clone() else {
         bail!("{path} has no [recorded] part to compare with: `schedlab sim` runs it");
     };
-    let cpus = args.cpus.unwrap_or(recorded.cpus) as usize;
+    let last = args.taskset.as_ref().and_then(|set| set.iter().last());
+    let least = last.map_or(1, |cpu| cpu.0 + 1);
+    let cpus = args.cpus.unwrap_or(recorded.cpus.max(least)) as usize;
     signals::listen().context("cannot listen to signals")?;
     let mut specs = Vec::new();
     for scheduler in &schedulers {
@@ -154,6 +156,10 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
         progress.update_with(done, || sim::share_passed(&runs));
     })?;
     drop(progress);
+    let confined = match &args.taskset {
+        Some(set) => format!(" (tasks on {set})"),
+        None => String::new(),
+    };
     let mut text = String::new();
     let mut status = Status::Done;
     let mut documents = Vec::new();
@@ -173,7 +179,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
         }
         let seeds = schedlab_trace::counted(good.len() as u64, "replay");
         text += &format!(
-            "{path} under {scheduler} on {}, {seeds}\n\n{}\n",
+            "{path} under {scheduler} on {}{confined}, {seeds}\n\n{}\n",
             schedlab_trace::counted(cpus as u64, "CPU"),
             page::comparison(&file, &recorded.measured, &good)
         );

@@ -132,7 +132,8 @@ fn watched(runs: &[Prepared], common: &SimCommon) -> Result<Vec<Seen>, SimError>
             let heard = watch.as_mut().map(|watch| watch as &mut dyn Listener);
             let result = run.run(heard)?;
             let cpus = result.cpus as usize;
-            Ok((result, watch.map(|watch| watch.watched(cpus))))
+            let watched = watch.map(|watch| watch.watched(cpus, result.is_done()));
+            Ok((result, watched))
         },
         |done| progress.update_with(done, || share_passed(runs)),
     )
@@ -298,6 +299,6 @@ fn record(
     let about = events::of_simulation(&stream).of(&result, &stream.measures);
     let kept = events.map_or(Ok(()), |events| events::finish(events, &about));
     let cpus = result.cpus as usize;
-    let watched = watch.map(|watch| watch.watched(cpus));
+    let watched = watch.map(|watch| watch.watched(cpus, result.is_done()));
     Ok(((result, watched), traced.and(kept)))
 }

@@ -222,8 +222,16 @@ fn waits_are_told_with_the_longest_and_whom_they_were_for() {
             ),
         ),
         (
-            vec![behind(Runner::NotEnded, 100)],
-            Some("Most of it, 100 %, is `cc1` in waits that had not ended when the run did."),
+            vec![behind(Runner::NotEnded, 50), behind(Runner::NotEnded, 50)],
+            Some("Most of it, 100 %, is in waits that had not ended when the run did."),
+        ),
+        (
+            vec![
+                behind(task("hog"), 40),
+                behind(Runner::NotEnded, 30),
+                behind(Runner::NotEnded, 30),
+            ],
+            Some("Most of it, 60 %, is in waits that had not ended when the run did."),
         ),
         // Too little for a word.
         (vec![behind(task("hog"), 0)], None),
@@ -369,7 +377,20 @@ fn a_run_that_failed_or_was_too_long_says_so() {
         watched: None,
     });
     assert!(said[0].contains(": no message)"), "{said:?}");
+    let never_began = Watched::default();
+    let said = sentences(&Shown {
+        result: &failed,
+        watched: Some(&never_began),
+    });
+    let name = failed.exit;
+    assert_eq!(
+        said,
+        [format!(
+            "`one` did not come to its end ({name}: no message)."
+        )]
+    );
     let cut = Watched {
+        span_ns: 1,
         is_cut: true,
         ..Watched::default()
     };

@@ -126,7 +126,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let mut place = 0;
     let on_run = &mut |run: &Run| {
         if let Some(heard) = watch.0.replace(next(place + 1)) {
-            seen.push((place, heard.watched(run.result.cpus as usize)));
+            seen.push((
+                place,
+                heard.watched(run.result.cpus as usize, run.result.is_done()),
+            ));
         }
         place += 1;
         done += 1;
