@@ -371,7 +371,7 @@ fn choose(
 /// The numbers of a section; `None` if it cannot have them.
 fn task(kind: Kind, sum: Sum, us: u64, nr_cpus: u64) -> Option<Background> {
     let copies = if kind.bound { nr_cpus } else { 1 };
-    let rounded = |whole: u64, parts: u64| Some(whole.checked_add(parts / 2)?.checked_div(parts)?);
+    let rounded = |whole: u64, parts: u64| whole.checked_add(parts / 2)?.checked_div(parts);
     let period_us = rounded(us.checked_mul(copies)?, sum.wakeups)?;
     let run_us = rounded(sum.cpu_ns, sum.wakeups.checked_mul(1_000)?)?.max(1);
     let nice = if kind.realtime { -20 } else { kind.nice };
