@@ -804,9 +804,16 @@ pub struct CalibrateArgs {
     /// Describe another machine by this file or folder, instead of measuring
     #[arg(long, value_name = "FILE|FOLDER", value_hint = ValueHint::AnyPath)]
     pub from: Option<PathBuf>,
-    /// Watch the idle machine for so long, for the background of the profile; 0 leaves it out
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=86_400), allow_negative_numbers = true, conflicts_with = "from")]
-    pub idle: u32,
+    /// Watch the idle machine for so long, for the background of the profile: 60 (seconds), 500ms, 1min; 0: not at all
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value_t = Duration::from_secs(60),
+        value_parser = time,
+        allow_negative_numbers = true,
+        conflicts_with = "from"
+    )]
+    pub idle: Duration,
     /// Write the profile here instead of to standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,

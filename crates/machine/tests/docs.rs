@@ -127,7 +127,7 @@ A section `[background.NAME]` is a task that runs beside any workload: a kernel 
 | `per_cpu` | whether each CPU has one that is bound to it |
 | `static_prio` | its nice level and 20; 20 without it |
 
-`schedlab calibrate` measures it: for a minute (`--idle SECONDS`; 0 leaves it out) it computes nothing and looks at `/proc` before and
+`schedlab calibrate` measures it: for a minute (`--idle TIME`; 0 leaves it out) it computes nothing and looks at `/proc` before and
 after. The other programs of the machine should do nothing meanwhile: if they take more than 10 % of the CPUs' time, by their own times or
 by `/proc/stat`, the profile has no background, and its head says so.
 

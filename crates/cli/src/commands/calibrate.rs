@@ -30,8 +30,7 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<Status> {
     let output = args.output.as_deref().filter(|path| !is_stdout(path));
     let file = output.map(begin).transpose()?;
     signals::listen().context("cannot listen to signals")?;
-    let idle = Duration::from_secs(args.idle.into());
-    let report = described.unwrap_or_else(|| measure(idle));
+    let report = described.unwrap_or_else(|| measure(args.idle.to_std()));
     let text = report.to_toml();
     match file {
         None => print(text)?,
