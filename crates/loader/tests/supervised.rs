@@ -197,7 +197,7 @@ fn one_that_computes_is_not_idle() {
     assert!(error.contains("ended (exit status: 3)"), "{error}");
 }
 
-/// The time of a process that ends without anybody who waits for it is in no sum any more.
+/// The kernel adds the CPU time of an ended process to its parent's only if the parent waits for it.
 #[test]
 fn one_that_computes_after_its_orphan_has_ended_is_not_idle() {
     let began = uptime();

@@ -181,7 +181,7 @@ const STREAMED: &str = "The events of all runs were streamed from the kernel, wh
      interrupts, so a sleep that an interrupt ended counts for the task that it interrupted. Other programs of the machine are not \
      seen: a wait behind them is a wait behind no other task.";
 
-/// Hears one run after another, as long as there is somebody who takes it apart.
+/// Passes the events of each run on to its decomposer; runs without one are not heard.
 #[derive(Clone)]
 struct Watch(Rc<RefCell<Option<Decomposer>>>);
 
