@@ -20,9 +20,10 @@ use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 use crate::audit::Audit;
 use crate::bpf::{
-    self,
+    self, Sized,
     fields::{ObjectRunQueue, Root},
 };
+use crate::cids::{Cids, cmask_bytes};
 use crate::custody;
 use crate::dwarf::{Types, Variable};
 use crate::fields::Fields;
@@ -30,10 +31,9 @@ use crate::graph::Graph;
 use crate::image::Image;
 use crate::kfuncs::time::Timers;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
-use crate::map_def::MapDef;
 use crate::maps::Maps;
 use crate::masks::MaskPool;
-use crate::memory::{Memory, space};
+use crate::memory::{Memory, PAGE, space};
 use crate::object::Object;
 use crate::ops;
 use crate::races::Races;
@@ -164,6 +164,7 @@ pub struct Host {
     /// Ticks in a second.
     pub hz: u32,
     pub topology: Topology,
+    pub cids: Cids,
     /// `arch_scale_cpu_capacity()` of each CPU.
     pub capacities: Box<[u32]>,
     pub nr_cpus: usize,
@@ -564,6 +565,26 @@ impl Host {
         self.image.object().line_of(&callers)
     }
 
+    /// Puts a set of CPUs into this CPU's mask for `ops.set_cmask()`, in the arena; null if that has no room
+    /// (`scx_set_cmask_scratch_alloc()`).
+    // Model: the masks come before the first call, and not right behind ops.init().
+    pub fn put_cmask(&mut self, cpus: &CpuSet) -> *mut u8 {
+        let bytes = cmask_bytes(self.nr_cpus);
+        let arena = self.maps.arena.and_then(|map| self.maps.list[map].arena());
+        if let (true, Some(arena)) = (self.cids.scratch.is_null(), arena) {
+            let pages = (bytes * self.nr_cpus).div_ceil(PAGE);
+            self.cids.scratch = arena.alloc(std::ptr::null_mut(), pages);
+        }
+        if self.cids.scratch.is_null() {
+            return self.cids.scratch;
+        }
+        let mask = self.cids.cmask(cpus);
+        let place = self.cids.scratch.wrapping_add(self.cpu() * bytes);
+        // SAFETY: the pages have room for a mask of each CPU.
+        unsafe { place.copy_from_nonoverlapping(mask.as_ptr(), mask.len()) };
+        place
+    }
+
     /// Where that call is.
     pub fn place_of_call(&self, cpu: &ThisCpu) -> Option<Place> {
         let op = cpu.op.get()?;
@@ -672,7 +693,10 @@ impl Host {
         };
         match op {
             None => format!("{policy}: {message}"),
-            Some(op) => format!("{policy}: in ops.{}: {message}", op.name()),
+            Some(op) => {
+                let op = ops::name_of(op, self.cids.is_form);
+                format!("{policy}: in ops.{op}: {message}")
+            }
         }
     }
 
@@ -827,18 +851,6 @@ impl Host {
     }
 }
 
-/// The maps of an object, of the sizes that a loader gives them.
-fn sized(object: &Object, machine: &Machine) -> std::io::Result<Vec<MapDef>> {
-    let mut maps = object.maps().to_vec();
-    if let Some(program) = &object.program {
-        let sizes = program.decisions.sizes(bpf::expression::Place::of(machine));
-        for (map, size) in sizes.map_err(std::io::Error::other)? {
-            maps[map].max_entries = size;
-        }
-    }
-    Ok(maps)
-}
-
 /// The analysis for which a policy is compiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Watch {
@@ -866,7 +878,9 @@ impl Runner {
         let ops = image.ops();
         let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
         let root = Root::new(&memory);
+        let sized = Sized::new(object.maps(), object.program.as_deref(), machine)?;
         let program = object.program.as_deref();
+        let is_cid = program.is_some_and(|program| program.is_cid);
         let extension = program.map(|program| Extension {
             root,
             has_mask: program.asks_for_mask(),
@@ -883,11 +897,11 @@ impl Runner {
             cpus: (0..nr_cpus)
                 .map(|id| UnsafeCell::new(Cpu::new(id, &memory)))
                 .collect(),
-            info: ops::info(&ops),
+            info: ops::info(&ops, is_cid),
             sleepable: ops::sleepable(&ops, &image),
             ops,
             tasks: Tasks::new(nr_cpus, &memory, extension),
-            maps: Maps::new(&sized(&object, machine)?, nr_cpus)?,
+            maps: Maps::new(&sized.maps, &sized.inner, nr_cpus)?,
             beside_init: Vec::new(),
             masks: MaskPool::new(nr_cpus, &memory),
             root,
@@ -907,6 +921,7 @@ impl Runner {
             costs: machine.policy.clone(),
             hz: machine.hz,
             topology: machine.topology.clone(),
+            cids: Cids::new(&machine.topology, is_cid),
             capacities: machine
                 .core_traits()
                 .iter()
@@ -939,6 +954,9 @@ impl Runner {
                 let other = std::io::Error::other;
                 host.beside_init = image.beside(program, machine).map_err(other)?;
                 let place = bpf::expression::Place::of(machine);
+                for (map, key, inner) in sized.slots {
+                    host.maps.begin_with(map, key, inner).map_err(other)?;
+                }
                 for contents in program.decisions.contents(place).map_err(other)? {
                     host.maps.put(&contents, nr_cpus).map_err(other)?;
                 }

@@ -7,6 +7,7 @@
 mod arena;
 mod audit;
 mod bpf;
+mod cids;
 pub mod compiler;
 mod custody;
 mod dwarf;

@@ -22,6 +22,10 @@ pub struct MapDef {
     pub max_entries: u32,
     /// `map_flags`.
     pub flags: u32,
+    /// The definition of the maps that lie in it, if it is of a kind that has maps in it.
+    pub inner: Option<Box<MapDef>>,
+    /// Maps of the object that lie in it from the beginning: keys, and numbers of maps.
+    pub(crate) slots: Vec<(u32, usize)>,
     /// The part of a value that is the kernel's.
     pub(crate) special: Special,
     /// Where the variable lies in the object.
@@ -125,6 +129,8 @@ fn read_one(types: &Types, variable: &Variable) -> Result<MapDef, String> {
         value_size: 0,
         max_entries: 0,
         flags: 0,
+        inner: None,
+        slots: Vec::new(),
         special: Special::default(),
         address: variable.address,
     };
@@ -147,7 +153,6 @@ fn read_one(types: &Types, variable: &Variable) -> Result<MapDef, String> {
                 map.value_size = types.size(target) as u32;
                 map.special.add(types, target, 0);
             }
-            "values" => return Err("maps in maps are not in the virtual kernel".to_owned()),
             _ => {}
         }
     }
@@ -167,6 +172,8 @@ pub(crate) mod kind {
     pub const PERCPU_ARRAY: u32 = 6;
     pub const LRU_HASH: u32 = 9;
     pub const LRU_PERCPU_HASH: u32 = 10;
+    pub const ARRAY_OF_MAPS: u32 = 12;
+    pub const HASH_OF_MAPS: u32 = 13;
     pub const QUEUE: u32 = 22;
     pub const STACK: u32 = 23;
     pub const RINGBUF: u32 = 27;
@@ -185,8 +192,8 @@ pub(crate) fn name_of(kind: u32) -> String {
         kind::LRU_HASH => "LRU_HASH",
         kind::LRU_PERCPU_HASH => "LRU_PERCPU_HASH",
         11 => "LPM_TRIE",
-        12 => "ARRAY_OF_MAPS",
-        13 => "HASH_OF_MAPS",
+        kind::ARRAY_OF_MAPS => "ARRAY_OF_MAPS",
+        kind::HASH_OF_MAPS => "HASH_OF_MAPS",
         kind::RINGBUF => "RINGBUF",
         30 => "BLOOM_FILTER",
         31 => "USER_RINGBUF",
@@ -226,7 +233,13 @@ const KNOWN: [&str; 10] = [
 ];
 
 /// Kinds that objects alone have: include/native has no helpers for them.
-const OF_OBJECTS: [u32; 3] = [kind::RINGBUF, kind::PERF_EVENT_ARRAY, kind::CGRP_STORAGE];
+const OF_OBJECTS: [u32; 5] = [
+    kind::RINGBUF,
+    kind::PERF_EVENT_ARRAY,
+    kind::CGRP_STORAGE,
+    kind::ARRAY_OF_MAPS,
+    kind::HASH_OF_MAPS,
+];
 
 /// Returns whether the virtual kernel has maps of a kind for policies that are compiled natively.
 pub fn is_known_kind(name: &str) -> bool {
@@ -241,7 +254,7 @@ pub(crate) fn is_there_for_objects(kind: u32) -> bool {
 /// Explains that the virtual kernel has no maps of a kind.
 pub fn unknown_kind(name: &str) -> String {
     format!(
-        "maps of type {name} are not in the virtual kernel (it has HASH, LRU_HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA; objects have RINGBUF, PERF_EVENT_ARRAY and CGRP_STORAGE, too)"
+        "maps of type {name} are not in the virtual kernel (it has HASH, LRU_HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA; objects have RINGBUF, PERF_EVENT_ARRAY, CGRP_STORAGE, ARRAY_OF_MAPS and HASH_OF_MAPS, too)"
     )
 }
 
@@ -259,19 +272,26 @@ pub(crate) fn check(map: &MapDef) -> Result<(), String> {
     let storage = [kind::TASK_STORAGE, kind::CGRP_STORAGE];
     let without_values = [kind::ARENA, kind::RINGBUF, kind::PERF_EVENT_ARRAY];
     let lists = [kind::QUEUE, kind::STACK];
-    if ![per_key.as_slice(), &storage, &without_values, &lists]
-        .iter()
-        .any(|kinds| is(kinds))
+    let of_maps = [kind::ARRAY_OF_MAPS, kind::HASH_OF_MAPS];
+    if ![
+        per_key.as_slice(),
+        &storage,
+        &without_values,
+        &lists,
+        &of_maps,
+    ]
+    .iter()
+    .any(|kinds| is(kinds))
     {
         return Err(unknown_kind(&name_of(map.kind)));
     }
     if !is(&without_values) && map.value_size == 0 {
         return Err("it has no value; declare it with __type(value, …)".to_owned());
     }
-    if is(&per_key) && map.key_size == 0 {
+    if (is(&per_key) || is(&of_maps)) && map.key_size == 0 {
         return Err("it has no key; declare it with __type(key, …)".to_owned());
     }
-    if is(&[kind::ARRAY, kind::PERCPU_ARRAY]) && map.key_size != 4 {
+    if is(&[kind::ARRAY, kind::PERCPU_ARRAY, kind::ARRAY_OF_MAPS]) && map.key_size != 4 {
         return Err("the key of an array is a u32".to_owned());
     }
     if !is(&storage) && map.max_entries == 0 {
@@ -288,7 +308,40 @@ pub(crate) fn check(map: &MapDef) -> Result<(), String> {
     if is(&storage) {
         check_storage(map)?;
     }
-    Ok(())
+    match is(&of_maps) {
+        true => check_inner(map),
+        false => Ok(()),
+    }
+}
+
+/// Whether the maps in a map are of a kind that can be there (`bpf_map_meta_alloc()`).
+fn check_inner(map: &MapDef) -> Result<(), String> {
+    let Some(inner) = &map.inner else {
+        return Err(
+            "it does not say what maps lie in it; declare them with __array(values, …)".to_owned(),
+        );
+    };
+    let name = name_of(inner.kind);
+    match inner.kind {
+        kind::ARRAY_OF_MAPS | kind::HASH_OF_MAPS => Err(format!(
+            "maps of type {name} lie in it, and the kernel has no more than two levels of maps"
+        )),
+        kind::TASK_STORAGE | kind::CGRP_STORAGE | kind::ARENA | kind::PERF_EVENT_ARRAY => Err(
+            format!("maps of type {name} in a map are not in the virtual kernel"),
+        ),
+        _ => check(inner).map_err(|what| format!("of the maps in it: {what}")),
+    }
+}
+
+/// Whether a map may lie in another one that was made for maps like a third (`bpf_map_meta_equal()`, `array_map_meta_equal()`).
+pub(crate) fn is_like(map: &MapDef, model: &MapDef) -> bool {
+    /// `BPF_F_INNER_MAP`: arrays of any length.
+    const INNER_MAP: u32 = 1 << 12;
+    let of = |map: &MapDef| (map.kind, map.key_size, map.value_size, map.flags);
+    let any_length = map.kind != kind::ARRAY || map.flags & INNER_MAP != 0;
+    of(map) == of(model)
+        && map.special == model.special
+        && (any_length || map.max_entries == model.max_entries)
 }
 
 /// Definitions that `bpf_local_storage_map_alloc_check()` refuses.
@@ -324,6 +377,8 @@ pub(crate) mod tests {
             value_size,
             max_entries,
             flags: 0,
+            inner: None,
+            slots: Vec::new(),
             special: Special::default(),
             address: 0,
         }
@@ -360,5 +415,48 @@ pub(crate) mod tests {
         assert!(error.contains("power of two"), "{error}");
         let error = check(&def(99, 0, 0, 4096)).unwrap_err();
         assert!(error.contains("type 99"), "{error}");
+    }
+
+    #[test]
+    fn maps_in_maps_are_of_one_further_level() {
+        let outer = |key, inner: MapDef| MapDef {
+            inner: Some(Box::new(inner)),
+            ..def(kind::ARRAY_OF_MAPS, key, 4, 2)
+        };
+        assert_eq!(check(&outer(4, def(kind::QUEUE, 0, 8, 4))), Ok(()));
+        for (map, expected) in [
+            (
+                outer(8, def(kind::QUEUE, 0, 8, 4)),
+                "the key of an array is a u32",
+            ),
+            (
+                outer(4, def(kind::QUEUE, 0, 8, 0)),
+                "of the maps in it: max_entries",
+            ),
+            (outer(4, def(kind::ARENA, 0, 0, 4)), "type ARENA in a map"),
+            (
+                outer(4, outer(4, def(kind::QUEUE, 0, 8, 4))),
+                "no more than two levels",
+            ),
+            (def(kind::HASH_OF_MAPS, 4, 4, 2), "__array(values, …)"),
+        ] {
+            let error = check(&map).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_map_in_a_map_is_like_its_model_but_for_its_length() {
+        let model = def(kind::HASH, 4, 8, 2);
+        assert!(is_like(&def(kind::HASH, 4, 8, 5), &model));
+        assert!(!is_like(&def(kind::HASH, 4, 12, 2), &model));
+        assert!(!is_like(&def(kind::LRU_HASH, 4, 8, 2), &model));
+        let array = def(kind::ARRAY, 4, 8, 2);
+        assert!(!is_like(&def(kind::ARRAY, 4, 8, 5), &array));
+        let of_any_length = |entries| MapDef {
+            flags: 1 << 12,
+            ..def(kind::ARRAY, 4, 8, entries)
+        };
+        assert!(is_like(&of_any_length(5), &of_any_length(2)));
     }
 }

@@ -13,7 +13,7 @@ use schedlab_bpf::link::ARENA_SECTION;
 
 use crate::arena::Arena;
 use crate::bpf::{self, Program};
-use crate::map_def::{MapDef, kind, name_of};
+use crate::map_def::{MapDef, is_like, kind, name_of};
 use crate::memory::{Memory, PAGE, space};
 use crate::placed::MAP_VALUES;
 
@@ -109,12 +109,17 @@ enum Store {
     },
     /// Events of performance counters: none is ever attached.
     Events,
+    /// Numbers of maps.
+    Maps(BTreeMap<Box<[u8]>, usize>),
     Arena(Arena),
 }
 
+/// Room for the word that stands for a map in a map.
+const VARIABLE: usize = 16;
+
 /// One map of one run.
 pub struct Map {
-    /// The policy's variable that stands for it.
+    /// The policy's variable that stands for it; of a map in a map a word of its own.
     pub variable: *const u64,
     pub def: MapDef,
     words: usize,
@@ -128,6 +133,8 @@ pub struct Map {
 /// All maps of a run.
 pub struct Maps {
     pub list: Vec<Map>,
+    /// Maps that lie in maps and have no variable. Their numbers follow the numbers of the list.
+    inner: Vec<Map>,
     pub arena: Option<usize>,
     /// Where keys and values lie, but for arenas.
     pub memory: Rc<Memory>,
@@ -154,7 +161,8 @@ fn bytes_max(def: &MapDef, nr_cpus: usize) -> usize {
 }
 
 impl Maps {
-    pub fn new(defs: &[MapDef], nr_cpus: usize) -> std::io::Result<Maps> {
+    /// Makes maps that have variables, and `inner` ones that have none.
+    pub fn new(defs: &[MapDef], inner: &[MapDef], nr_cpus: usize) -> std::io::Result<Maps> {
         let mut by_name: Vec<&MapDef> = defs.iter().collect();
         by_name.sort_by(|a, b| a.name.cmp(&b.name));
         let mut modelled = BTreeMap::new();
@@ -167,70 +175,36 @@ impl Maps {
                 MAP_VALUES + (next - MAP_VALUES + values.next_multiple_of(128) + 64) % 0x200_0000;
         }
         let of_maps = defs.iter().map(|def| bytes_max(def, nr_cpus));
-        let bytes = of_maps.fold(space(KEY_BYTES), usize::saturating_add);
+        let of_inner = inner.iter().map(|def| VARIABLE + bytes_max(def, nr_cpus));
+        let bytes = of_maps
+            .chain(of_inner)
+            .fold(space(KEY_BYTES), usize::saturating_add);
         let memory = Rc::new(Memory::new(bytes)?);
         let mut list = Vec::new();
         let mut arena = None;
         for def in defs {
-            let entries = def.max_entries as usize;
-            let words = def.value_size.div_ceil(8) as usize;
-            let store = match def.kind {
-                kind::ARRAY | kind::PERCPU_ARRAY => {
-                    let copies = if def.kind == kind::ARRAY { 1 } else { nr_cpus };
-                    let bytes = words * 8 * entries * copies;
-                    let values = memory.take(bytes).cast::<u64>();
-                    if values.is_null() {
-                        return Err(std::io::ErrorKind::OutOfMemory.into());
-                    }
-                    Store::Array { values, copies }
-                }
-                kind::HASH | kind::PERCPU_HASH | kind::LRU_HASH | kind::LRU_PERCPU_HASH => {
-                    let is_one = [kind::HASH, kind::LRU_HASH].contains(&def.kind);
-                    let copies = if is_one { 1 } else { nr_cpus };
-                    Store::Hash {
-                        index: BTreeMap::new(),
-                        slab: Slab::new(words * copies, entries, &memory),
-                        used: Vec::new(),
-                        keys: Slab::new(def.key_size.div_ceil(8) as usize, entries, &memory),
-                        free: Vec::new(),
-                        copies,
-                        used_at: Vec::new(),
-                        uses: 0,
-                    }
-                }
-                kind::QUEUE | kind::STACK => Store::List {
-                    values: VecDeque::new(),
-                    first_out: def.kind == kind::QUEUE,
-                },
-                kind::TASK_STORAGE => Store::TaskStorage {
-                    slab: Slab::new(words, usize::MAX, &memory),
-                },
-                // One value, of the root.
-                kind::CGRP_STORAGE => Store::TaskStorage {
-                    slab: Slab::new(words, 1, &memory),
-                },
-                kind::RINGBUF => Store::Ring {
-                    reserved: BTreeMap::new(),
-                    free: BTreeMap::new(),
-                    memory: Rc::clone(&memory),
-                },
-                kind::PERF_EVENT_ARRAY => Store::Events,
-                _ => {
-                    arena = Some(list.len());
-                    Store::Arena(Arena::new(entries)?)
-                }
-            };
-            list.push(Map {
-                variable: std::ptr::null(),
-                def: def.clone(),
-                words,
-                store,
-                of_tasks: Vec::new(),
-                modelled: modelled[&def.name],
-            });
+            if def.kind == kind::ARENA {
+                arena = Some(list.len());
+            }
+            list.push(Map::new(def, nr_cpus, &memory, modelled[&def.name])?);
+        }
+        let mut of_maps = Vec::new();
+        for def in inner {
+            let mut map = Map::new(
+                def,
+                nr_cpus,
+                &memory,
+                schedlab_machine::address::GLOBALS + next,
+            )?;
+            let values = u64::from(def.max_entries) * u64::from(def.value_size);
+            next =
+                MAP_VALUES + (next - MAP_VALUES + values.next_multiple_of(128) + 64) % 0x200_0000;
+            map.variable = memory.put((list.len() + of_maps.len()) as u64);
+            of_maps.push(map);
         }
         Ok(Maps {
             list,
+            inner: of_maps,
             arena,
             memory,
         })
@@ -261,6 +235,79 @@ impl Maps {
             unsafe { place.copy_from_nonoverlapping(section.bytes.as_ptr(), section.bytes.len()) };
         }
         Ok(())
+    }
+
+    /// The map of a number.
+    #[inline]
+    pub fn get_mut(&mut self, number: usize) -> Option<&mut Map> {
+        match number.checked_sub(self.list.len()) {
+            None => self.list.get_mut(number),
+            Some(inner) => self.inner.get_mut(inner),
+        }
+    }
+
+    /// All maps, those in maps too.
+    fn all(&self) -> impl Iterator<Item = &Map> {
+        self.list.iter().chain(&self.inner)
+    }
+
+    /// As `all`.
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Map> {
+        self.list.iter_mut().chain(&mut self.inner)
+    }
+
+    /// Puts a map into another one; 0 or a negative error number (`bpf_fd_array_map_update_elem()`, `bpf_fd_htab_map_update_elem()`).
+    pub fn put_map(&mut self, into: usize, key: &[u8], number: usize, flags: u64) -> i64 {
+        let Some(inner) = self.get_mut(number).map(|map| map.def.clone()) else {
+            return EINVAL;
+        };
+        let Some(map) = self.get_mut(into) else {
+            return EINVAL;
+        };
+        let is_alike = match &map.def.inner {
+            Some(model) => is_like(&inner, model),
+            None => false,
+        };
+        let entries = map.def.max_entries as usize;
+        let is_array = map.def.kind == kind::ARRAY_OF_MAPS;
+        let Store::Maps(slots) = &mut map.store else {
+            return EOPNOTSUPP;
+        };
+        let is_there = slots.contains_key(key);
+        let number_of_key = u32::from_ne_bytes(key.try_into().unwrap_or([0xff; 4]));
+        match flags {
+            // An array has a place for every key.
+            1.. if is_array => return EINVAL,
+            _ if is_array && number_of_key as usize >= entries => return E2BIG,
+            _ if !is_alike => return EINVAL,
+            EXIST.. if flags > EXIST => return EINVAL,
+            NOEXIST if is_there => return EEXIST,
+            EXIST if !is_there => return ENOENT,
+            _ if !is_there && slots.len() >= entries => return E2BIG,
+            _ => {}
+        }
+        slots.insert(key.into(), number);
+        0
+    }
+
+    /// Puts a map into a map before the run, by the number that is the key.
+    pub fn begin_with(&mut self, map: usize, key: u32, inner: usize) -> Result<(), String> {
+        let mut bytes = key.to_ne_bytes().to_vec();
+        bytes.resize(self.list[map].key_size(), 0);
+        match self.put_map(map, &bytes, inner, 0) {
+            0 => Ok(()),
+            E2BIG => Err(format!(
+                "{} takes {} maps, and has none at {key}",
+                self.list[map].description(),
+                self.list[map].def.max_entries
+            )),
+            _ => {
+                let what = self.list[map].description();
+                let inner = self.get_mut(inner).map(|inner| inner.description());
+                let inner = inner.unwrap_or_default();
+                Err(format!("{inner}, is not like the maps that lie in {what}"))
+            }
+        }
     }
 
     /// Puts an entry into a map before the run, for every CPU if each has its own.
@@ -318,7 +365,7 @@ impl Maps {
 
     /// The modelled address of a place in a map's values.
     pub fn modelled(&self, address: usize) -> Option<u64> {
-        self.list.iter().find_map(|map| {
+        self.all().find_map(|map| {
             let offset = map.offset_of(address)?;
             Some(map.modelled + offset % 0x200_0000)
         })
@@ -326,7 +373,7 @@ impl Maps {
 
     /// The map among whose values a place lies, and its offset in the value.
     pub fn value_of(&self, address: usize) -> Option<(&str, u64)> {
-        self.list.iter().find_map(|map| {
+        self.all().find_map(|map| {
             let offset = map.offset_of(address)?;
             Some((map.def.name.as_str(), offset % (map.words as u64 * 8)))
         })
@@ -355,9 +402,76 @@ impl Maps {
 }
 
 impl Map {
+    /// An empty one.
+    fn new(
+        def: &MapDef,
+        nr_cpus: usize,
+        memory: &Rc<Memory>,
+        modelled: u64,
+    ) -> std::io::Result<Map> {
+        let entries = def.max_entries as usize;
+        let words = def.value_size.div_ceil(8) as usize;
+        let store = match def.kind {
+            kind::ARRAY | kind::PERCPU_ARRAY => {
+                let copies = if def.kind == kind::ARRAY { 1 } else { nr_cpus };
+                let bytes = words * 8 * entries * copies;
+                let values = memory.take(bytes).cast::<u64>();
+                if values.is_null() {
+                    return Err(std::io::ErrorKind::OutOfMemory.into());
+                }
+                Store::Array { values, copies }
+            }
+            kind::HASH | kind::PERCPU_HASH | kind::LRU_HASH | kind::LRU_PERCPU_HASH => {
+                let is_one = [kind::HASH, kind::LRU_HASH].contains(&def.kind);
+                let copies = if is_one { 1 } else { nr_cpus };
+                Store::Hash {
+                    index: BTreeMap::new(),
+                    slab: Slab::new(words * copies, entries, memory),
+                    used: Vec::new(),
+                    keys: Slab::new(def.key_size.div_ceil(8) as usize, entries, memory),
+                    free: Vec::new(),
+                    copies,
+                    used_at: Vec::new(),
+                    uses: 0,
+                }
+            }
+            kind::QUEUE | kind::STACK => Store::List {
+                values: VecDeque::new(),
+                first_out: def.kind == kind::QUEUE,
+            },
+            kind::TASK_STORAGE => Store::TaskStorage {
+                slab: Slab::new(words, usize::MAX, memory),
+            },
+            // One value, of the root.
+            kind::CGRP_STORAGE => Store::TaskStorage {
+                slab: Slab::new(words, 1, memory),
+            },
+            kind::RINGBUF => Store::Ring {
+                reserved: BTreeMap::new(),
+                free: BTreeMap::new(),
+                memory: Rc::clone(memory),
+            },
+            kind::PERF_EVENT_ARRAY => Store::Events,
+            kind::ARRAY_OF_MAPS | kind::HASH_OF_MAPS => Store::Maps(BTreeMap::new()),
+            _ => Store::Arena(Arena::new(entries)?),
+        };
+        Ok(Map {
+            variable: std::ptr::null(),
+            def: def.clone(),
+            words,
+            store,
+            of_tasks: Vec::new(),
+            modelled,
+        })
+    }
+
     /// Whether a look-up in it depends on what other CPUs have done.
     pub fn is_shared(&self) -> bool {
-        matches!(self.store, Store::Hash { .. } | Store::List { .. })
+        match self.store {
+            Store::Hash { .. } | Store::List { .. } => true,
+            Store::Maps(_) => self.def.kind == kind::HASH_OF_MAPS,
+            _ => false,
+        }
     }
 
     /// Bytes of a key.
@@ -382,6 +496,24 @@ impl Map {
     /// Whether it has a value for a key.
     pub fn is_keyed(&self) -> bool {
         matches!(self.store, Store::Array { .. } | Store::Hash { .. })
+    }
+
+    /// Whether it has maps in it.
+    pub fn has_maps(&self) -> bool {
+        matches!(self.store, Store::Maps(_))
+    }
+
+    /// Whether a look-up in it finds something: a value, or a map.
+    pub fn has_elements(&self) -> bool {
+        self.is_keyed() || self.has_maps()
+    }
+
+    /// The number of the map of a key.
+    pub fn map_of(&self, key: &[u8]) -> Option<usize> {
+        match &self.store {
+            Store::Maps(slots) => slots.get(key).copied(),
+            _ => None,
+        }
     }
 
     /// Whether each CPU has a value of its own for a key.
@@ -645,6 +777,10 @@ impl Map {
                 }
                 None => ENOENT,
             },
+            Store::Maps(slots) => match slots.remove(key) {
+                Some(_) => 0,
+                None => ENOENT,
+            },
             Store::Array { .. } => EINVAL,
             _ => EOPNOTSUPP,
         }
@@ -829,7 +965,7 @@ mod tests {
     use crate::map_def::tests::def;
 
     fn map(kind: u32) -> Map {
-        let maps = Maps::new(&[def(kind, 4, 8, 2)], 2).unwrap();
+        let maps = Maps::new(&[def(kind, 4, 8, 2)], &[], 2).unwrap();
         maps.list.into_iter().next().unwrap()
     }
 
@@ -898,6 +1034,49 @@ mod tests {
             assert_eq!(list.pop(&mut value, false), 0);
             assert_eq!(list.pop(&mut value, false), ENOENT);
         }
+    }
+
+    #[test]
+    fn maps_lie_in_maps_of_their_kind() {
+        let outer = |kind| MapDef {
+            inner: Some(Box::new(def(kind::QUEUE, 0, 8, 4))),
+            ..def(kind, 4, 4, 2)
+        };
+        let defs = [outer(kind::ARRAY_OF_MAPS), outer(kind::HASH_OF_MAPS)];
+        let inner = [
+            def(kind::QUEUE, 0, 8, 4),
+            def(kind::QUEUE, 0, 8, 9),
+            def(kind::STACK, 0, 8, 4),
+        ];
+        let mut maps = Maps::new(&defs, &inner, 2).unwrap();
+        let key = |n: u32| n.to_ne_bytes();
+        // Numbers 0 and 1 are the maps with variables.
+        assert_eq!(maps.put_map(0, &key(1), 2, 0), 0);
+        assert_eq!(
+            maps.put_map(0, &key(0), 4, 0),
+            EINVAL,
+            "a stack is no queue"
+        );
+        assert_eq!(maps.put_map(0, &key(2), 2, 0), E2BIG);
+        assert_eq!(maps.put_map(0, &key(0), 2, NOEXIST), EINVAL);
+        assert_eq!(maps.put_map(1, &key(70), 2, EXIST), ENOENT);
+        assert_eq!(maps.put_map(1, &key(70), 2, 0), 0);
+        assert_eq!(maps.put_map(1, &key(70), 3, NOEXIST), EEXIST);
+        assert_eq!(maps.put_map(1, &key(71), 3, 0), 0);
+        assert_eq!(maps.put_map(1, &key(72), 3, 0), E2BIG);
+        assert_eq!(
+            maps.put_map(2, &key(0), 3, 0),
+            EOPNOTSUPP,
+            "a queue has no maps"
+        );
+        assert_eq!(maps.list[1].map_of(&key(70)), Some(2));
+        assert_eq!(maps.list[0].map_of(&key(0)), None);
+        assert_eq!(maps.list[1].delete(&key(70)), 0);
+        assert_eq!(maps.list[1].map_of(&key(70)), None);
+        // The word of a map has its number.
+        let word = maps.get_mut(3).unwrap().variable;
+        // SAFETY: it is the map's.
+        assert_eq!(unsafe { word.read() }, 3);
     }
 
     #[test]

@@ -5,13 +5,15 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use schedlab_engine::policy::{DumpContext, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
 
 use schedlab_bpf::translate::Entry;
+use schedlab_trace::CpuId;
 
 use crate::bpf::Word;
 use crate::host::{Context, Host};
 use crate::image::Image;
 use crate::layout::{
-    self, CgroupInitArgs, CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops,
+    self, CgroupInitArgs, CpuMask, CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops,
 };
+use crate::maps::EINVAL;
 
 /// Ops that may be sleepable (`bpf_scx_check_member()`), of those that are called.
 pub const MAY_SLEEP: OpSet = OpSet::NONE
@@ -124,7 +126,7 @@ pub fn name(ops: &Ops) -> Option<String> {
 }
 
 /// The constant part of an ops table.
-pub fn info(ops: &Ops) -> OpsInfo {
+pub fn info(ops: &Ops, is_cid: bool) -> OpsInfo {
     let present = addresses(ops)
         .into_iter()
         .filter(|&(_, address)| address != 0)
@@ -135,8 +137,21 @@ pub fn info(ops: &Ops) -> OpsInfo {
         timeout_ms: ops.timeout_ms,
         dispatch_max_batch: ops.dispatch_max_batch,
         hotplug_seq: ops.hotplug_seq,
-        sub_schedulers: !ops.sub_attach.is_null() || !ops.sub_detach.is_null(),
+        // In the cid form they are allowed, and never called: no scheduler comes below this one.
+        sub_schedulers: !is_cid && (!ops.sub_attach.is_null() || !ops.sub_detach.is_null()),
         present,
+    }
+}
+
+/// The name of an op in a table.
+pub fn name_of(op: OpKind, is_cid: bool) -> &'static str {
+    match op {
+        OpKind::SelectCpu if is_cid => "select_cid",
+        OpKind::SetCpumask if is_cid => "set_cmask",
+        OpKind::CpuOnline if is_cid => "cid_online",
+        OpKind::CpuOffline if is_cid => "cid_offline",
+        OpKind::DumpCpu if is_cid => "dump_cid",
+        _ => op.name(),
     }
 }
 
@@ -150,6 +165,8 @@ pub fn never_called(ops: &Ops) -> Vec<&'static str> {
         ("cgroup_set_weight", ops.cgroup_set_weight),
         ("cgroup_set_bandwidth", ops.cgroup_set_bandwidth),
         ("cgroup_set_idle", ops.cgroup_set_idle),
+        ("sub_attach", ops.sub_attach),
+        ("sub_detach", ops.sub_detach),
     ];
     let there = uncalled.into_iter().filter(|(_, op)| !op.is_null());
     there.map(|(name, _)| name).collect()
@@ -172,6 +189,11 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
         };
     }
     let task = |task| context.pointer(Some(task));
+    // Only an object may have the cid form.
+    let number = |cpu: CpuId| match is_bpf {
+        false => cpu.0 as i32,
+        true => context.with(|host| host.cids.argument(cpu)),
+    };
     // SAFETY: each function pointer comes from the policy's own table and has the signature that
     // `struct sched_ext_ops` gives it; the pointers handed over live until the op returns. Faults in
     // policy code are caught (trap.rs), and nothing unwinds through it.
@@ -183,9 +205,13 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 wake_flags,
             } => {
                 let op = ops.select_cpu;
-                op.map_or(0, |op| {
-                    invoke!(op, i32, task(p), prev_cpu.0 as i32, wake_flags).into()
-                })
+                let cpu = op.map_or(0, |op| {
+                    invoke!(op, i32, task(p), number(prev_cpu), wake_flags)
+                });
+                match is_bpf {
+                    false => cpu.into(),
+                    true => meant(context, cpu).into(),
+                }
             }
             OpCall::Enqueue { task: p, enq_flags } => {
                 let p = task(p);
@@ -196,7 +222,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             }
             OpCall::Dispatch { cpu, prev } => {
                 let prev = context.pointer(prev);
-                done(ops.dispatch.map(|op| invoke!(op, (), cpu.0 as i32, prev)))
+                done(ops.dispatch.map(|op| invoke!(op, (), number(cpu), prev)))
             }
             OpCall::Tick { task: p } => done(ops.tick.map(|op| invoke!(op, (), task(p)))),
             OpCall::Runnable { task: p, enq_flags } => {
@@ -219,12 +245,15 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             }
             OpCall::SetCpumask { task: p } => {
                 let p = task(p);
-                done(ops.set_cpumask.map(|op| invoke!(op, (), p, (*p).cpus_ptr)))
+                let mask = match is_bpf && context.with(|host| host.cids.is_form) {
+                    false => (*p).cpus_ptr,
+                    true => cmask(context, (*p).cpus_ptr),
+                };
+                done(ops.set_cpumask.map(|op| invoke!(op, (), p, mask)))
             }
-            OpCall::UpdateIdle { cpu, idle } => done(
-                ops.update_idle
-                    .map(|op| invoke!(op, (), cpu.0 as i32, idle)),
-            ),
+            OpCall::UpdateIdle { cpu, idle } => {
+                done(ops.update_idle.map(|op| invoke!(op, (), number(cpu), idle)))
+            }
             OpCall::CpuAcquire { cpu } => {
                 let mut args = [0u64; 1];
                 done(
@@ -273,10 +302,10 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::Enable { task: p } => done(ops.enable.map(|op| invoke!(op, (), task(p)))),
             OpCall::Disable { task: p } => done(ops.disable.map(|op| invoke!(op, (), task(p)))),
             OpCall::CpuOnline { cpu } => {
-                done(ops.cpu_online.map(|op| invoke!(op, (), cpu.0 as i32)))
+                done(ops.cpu_online.map(|op| invoke!(op, (), number(cpu))))
             }
             OpCall::CpuOffline { cpu } => {
-                done(ops.cpu_offline.map(|op| invoke!(op, (), cpu.0 as i32)))
+                done(ops.cpu_offline.map(|op| invoke!(op, (), number(cpu))))
             }
             OpCall::CgroupInit => {
                 let mut args = CgroupInitArgs {
@@ -306,7 +335,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
                 let op = |about| {
                     done(
                         ops.dump_cpu
-                            .map(|op| invoke!(op, (), about, cpu.0 as i32, idle)),
+                            .map(|op| invoke!(op, (), about, number(cpu), idle)),
                     )
                 };
                 dump(context, about, op)
@@ -352,6 +381,27 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::TimerCallback { timer } => crate::kfuncs::time::callback(context, timer),
         }
     }
+}
+
+/// The CPU that `ops.select_cpu()` or `ops.select_cid()` of an object means; a negative number for no cid.
+fn meant(context: Context, number: i32) -> i32 {
+    match context.with(|host| host.cids.meant(number)) {
+        Ok(cpu) => cpu,
+        Err(what) => {
+            context.ask(|kernel| kernel.violation(what));
+            EINVAL as i32
+        }
+    }
+}
+
+/// The mask that `ops.set_cmask()` gets for a mask of CPUs.
+fn cmask(context: Context, cpus: *const CpuMask) -> *const CpuMask {
+    let cpus = context.set(cpus, "ops.set_cmask");
+    let place = context.with(|host| host.put_cmask(&cpus));
+    if place.is_null() {
+        context.fault_outside("the arena has no room for the masks of ops.set_cmask()");
+    }
+    place.cast()
 }
 
 /// A text as C code is handed it.

@@ -11,12 +11,12 @@ use schedlab_machine::{CacheModel, Machine};
 use schedlab_trace::{CpuId, CpuSet};
 use schedlab_workload::Rng;
 
-use crate::bpf::{KernelTypes, Places, Recording};
+use crate::bpf::{KernelTypes, Places, Recording, step_map};
 use crate::host::Runner;
 use crate::image::{Image, LoadError};
 use crate::kconfig::Values;
 use crate::layout::NR_CPUS_MAX;
-use crate::maps::Map;
+use crate::maps::{EINVAL, Map};
 use crate::memory::PAGE;
 use crate::object::Object;
 use crate::options::Settings;
@@ -133,12 +133,25 @@ impl Stage {
                 value,
                 flags,
             } => match places.maps.get(map) {
-                Some(&map) => runner.with(|host| host.maps.list[map].set(key, value, *flags)),
+                Some(&map) => runner.with(|host| match host.maps.get_mut(map) {
+                    Some(of) if of.has_maps() => {
+                        let inner = step_map(value).and_then(|inner| places.maps.get(&inner));
+                        match inner {
+                            Some(&inner) => host.maps.put_map(map, key, inner, *flags),
+                            None => EINVAL,
+                        }
+                    }
+                    Some(of) => of.set(key, value, *flags),
+                    None => 0,
+                }),
                 // No program that runs uses it.
                 None => 0,
             },
             Step::Delete { map, key } => match places.maps.get(map) {
-                Some(&map) => runner.with(|host| host.maps.list[map].delete(key)),
+                Some(&map) => runner.with(|host| match host.maps.get_mut(map) {
+                    Some(map) => map.delete(key),
+                    None => 0,
+                }),
                 None => 0,
             },
             Step::Run { program, context } => {
@@ -212,8 +225,10 @@ fn put(runner: &Runner, places: &Places, map: usize, at: u64, bytes: &[u8]) {
                 // SAFETY: a section has whole pages, and so has what a loader shares of it.
                 unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             }
-        } else if let Some(&index) = places.maps.get(&map) {
-            host.maps.list[index].put(at as usize, bytes);
+        } else if let Some(&index) = places.maps.get(&map)
+            && let Some(map) = host.maps.get_mut(index)
+        {
+            map.put(at as usize, bytes);
         }
     });
 }
@@ -300,7 +315,8 @@ fn settle(runner: &Runner, places: &Places, transcript: &Transcript) -> Result<(
             let wanted = record.extra;
             let is_aligned = wanted > 0 && wanted.trailing_zeros() >= 32;
             if let (map::ARENA, true, Some(&index)) = (record.kind, is_aligned, places.maps.get(&number)) {
-                host.maps.list[index].settle(wanted).map_err(|error| {
+                let arena = host.maps.get_mut(index).expect("it has a place");
+                arena.settle(wanted).map_err(|error| {
                     format!("the arena finds no room at {wanted:#x}, where the loader has its own: {error}")
                 })?;
                 host.bpf.arena = wanted;
@@ -393,8 +409,6 @@ impl Recorder<'_> {
     fn of_map<R>(&self, map: usize, f: impl FnOnce(&mut Map) -> R) -> Option<R> {
         let ready = self.ready.as_ref()?;
         let index = *ready.places.maps.get(&map)?;
-        ready
-            .runner
-            .with(|host| Some(f(&mut host.maps.list[index])))
+        ready.runner.with(|host| host.maps.get_mut(index).map(f))
     }
 }

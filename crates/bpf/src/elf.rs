@@ -94,6 +94,8 @@ pub struct MapVar {
     pub name: String,
     /// The structure with its attributes.
     pub type_id: TypeId,
+    /// Maps in it from the beginning, by the place of their pointers in the variable.
+    pub slots: BTreeMap<u64, String>,
 }
 
 /// A table of ops: a variable of `.struct_ops` or `.struct_ops.link`.
@@ -229,6 +231,8 @@ impl Elf {
                 });
             } else if matches!(name.as_str(), ".struct_ops" | ".struct_ops.link") {
                 elf.read_ops(&reader, &name, &section)?;
+            } else if name == ".maps" {
+                elf.read_slots(&reader, &section)?;
             }
         }
         elf.data.sort_by(|a, b| a.name.cmp(&b.name));
@@ -353,8 +357,33 @@ impl Elf {
         let maps = vars.map(|var| MapVar {
             name: self.btf.get(var.var).name.clone(),
             type_id: self.btf.type_of_var(var.var),
+            slots: BTreeMap::new(),
         });
         self.maps = maps.collect();
+    }
+
+    /// Reads which maps lie in maps: `.values = { &map }`.
+    fn read_slots(
+        &mut self,
+        reader: &Reader<'_, '_>,
+        section: &object::Section<'_, '_>,
+    ) -> Result<(), ElfError> {
+        for (at, link) in reader.pointers(section, section.data()?)? {
+            let Link::Map(inner) = link else {
+                continue;
+            };
+            let vars = self.btf.section(".maps").iter();
+            let around = vars.map(|var| (u64::from(var.offset), u64::from(var.size), var.var));
+            let mut around = around.filter(|(start, size, _)| (*start..start + size).contains(&at));
+            let Some((start, _, var)) = around.next() else {
+                continue;
+            };
+            let name = &self.btf.get(var).name;
+            if let Some(map) = self.maps.iter_mut().find(|map| map.name == *name) {
+                map.slots.insert(at - start, inner);
+            }
+        }
+        Ok(())
     }
 
     fn read_ops(

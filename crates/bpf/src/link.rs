@@ -23,6 +23,12 @@ pub trait Kernel {
         None
     }
 
+    /// Why the verifier refuses a call of a function of the kernel in a program, or in a function of a section; none if it does not.
+    fn refused(&self, name: &str, section: &str) -> Option<String> {
+        let _ = (name, section);
+        None
+    }
+
     /// A helper by its number; the error is its name.
     ///
     /// # Errors
@@ -237,7 +243,7 @@ impl Linker<'_> {
             },
         };
         for (&slot, link) in &source.links {
-            self.resolve(&mut function, slot, link)?;
+            self.resolve(&mut function, &source.section, slot, link)?;
         }
         let end = source.start + source.insns.len();
         let relos = self
@@ -290,6 +296,7 @@ impl Linker<'_> {
     fn resolve(
         &mut self,
         function: &mut Function,
+        section: &str,
         slot: usize,
         link: &Link,
     ) -> Result<(), ElfError> {
@@ -305,16 +312,22 @@ impl Linker<'_> {
                 let index = index.ok_or_else(|| ElfError(format!("there is no map {name}")))?;
                 Ref::Data(index as u64 * 8)
             }
-            Link::Data { section, offset } if section == ARENA_SECTION => {
+            Link::Data {
+                section: of,
+                offset,
+            } if of == ARENA_SECTION => {
                 Ref::Arena(self.placement.arena_section.unwrap_or(0) + offset)
             }
-            Link::Data { section, offset } => {
-                let start = self.placement.section(section);
+            Link::Data {
+                section: of,
+                offset,
+            } => {
+                let start = self.placement.section(of);
                 let start =
-                    start.ok_or_else(|| ElfError(format!("it refers to the section {section}")))?;
+                    start.ok_or_else(|| ElfError(format!("it refers to the section {of}")))?;
                 Ref::Data(start + offset)
             }
-            Link::Extern(name) => return self.resolve_extern(function, slot, name),
+            Link::Extern(name) => return self.resolve_extern(function, section, slot, name),
             Link::Missing(what) => self.poison(format!("{what} is not in the virtual kernel")),
         };
         if insn.is_wide() {
@@ -330,6 +343,7 @@ impl Linker<'_> {
     fn resolve_extern(
         &mut self,
         function: &mut Function,
+        section: &str,
         slot: usize,
         name: &str,
     ) -> Result<(), ElfError> {
@@ -346,9 +360,11 @@ impl Linker<'_> {
         if insn.is_call() {
             // Headers of old kernels declare every function as weak.
             let retired = || self.kernel.retired(known);
-            let reference = match kfunc.or_else(retired) {
-                Some(call) => self.host(known, call),
-                None => self.poison(format!("kfunc {known} is not in the virtual kernel")),
+            let refused = self.kernel.refused(known, section);
+            let reference = match (refused, kfunc.or_else(retired)) {
+                (Some(why), _) => self.poison(why),
+                (None, Some(call)) => self.host(known, call),
+                (None, None) => self.poison(format!("kfunc {known} is not in the virtual kernel")),
             };
             function.refs.insert(slot, reference);
             return Ok(());

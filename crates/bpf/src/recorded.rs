@@ -137,6 +137,7 @@ pub fn object(transcript: &Transcript, types: &Btf) -> Result<Recorded, ElfError
             elf.maps.push(MapVar {
                 name: name.clone(),
                 type_id: record.value_type,
+                slots: BTreeMap::new(),
             });
         }
     }
@@ -201,6 +202,7 @@ fn section<'r>(record: &'r MapRecord, btfs: &'r [Btf]) -> Option<&'r str> {
 /// Where two objects have a map of one name, the main object's keeps it.
 fn names(transcript: &Transcript, btfs: &[Btf], main: Option<usize>) -> Vec<String> {
     let mut names = vec![String::new(); transcript.maps.len()];
+    let mut known = BTreeSet::new();
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|number| transcript.maps[*number].btf != main);
     for number in order {
@@ -214,7 +216,7 @@ fn names(transcript: &Transcript, btfs: &[Btf], main: Option<usize>) -> Vec<Stri
         let mut whole = variables.filter(|name| {
             record.name.len() == 15
                 && name.starts_with(&record.name)
-                && !names.iter().any(|known| known == name)
+                && !known.contains::<str>(name)
         });
         let name = match (section(record, btfs), whole.next()) {
             (Some(section), _) => section,
@@ -222,9 +224,14 @@ fn names(transcript: &Transcript, btfs: &[Btf], main: Option<usize>) -> Vec<Stri
             (None, None) => &record.name,
         };
         let mut own = name.to_owned();
-        while names.contains(&own) {
+        if known.contains(&own) {
             own.push('\'');
         }
+        // A loader makes thousands of one name for a map of maps.
+        if known.contains(&own) {
+            own = format!("{name}'{number}");
+        }
+        known.insert(own.clone());
         names[number] = own;
     }
     names

@@ -38,8 +38,19 @@ pub struct MapRecord {
     /// The BTF of its types.
     pub btf: Option<usize>,
     pub value_type: TypeId,
+    /// Of a table of ops its type in the kernel's BTF.
+    pub kernel_type: TypeId,
+    /// Of a map of maps the map that those in it are like.
+    pub inner: Option<usize>,
     /// Programs and loader write it no more.
     pub frozen: bool,
+}
+
+impl MapRecord {
+    /// Whether it has maps in it.
+    pub fn has_maps(&self) -> bool {
+        matches!(self.kind, map::ARRAY_OF_MAPS | map::HASH_OF_MAPS)
+    }
 }
 
 /// A program as it was loaded: relocated, with its subprograms behind it.
@@ -83,7 +94,7 @@ pub enum Step {
         map: usize,
         patches: Vec<(u64, Vec<u8>)>,
     },
-    /// `BPF_MAP_UPDATE_ELEM`; of a map with a value per CPU all of these.
+    /// `BPF_MAP_UPDATE_ELEM`; of a map with a value per CPU all of these, of a map of maps the map's number as a word.
     Update {
         map: usize,
         key: Vec<u8>,
@@ -96,12 +107,14 @@ pub enum Step {
     Run { program: usize, context: Vec<u8> },
 }
 
-/// A table of ops, as the virtual kernel's `struct sched_ext_ops` lays it out.
+/// A table of ops, as the virtual kernel's `struct sched_ext_ops` or `sched_ext_ops_cid` lays it out.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct OpsRecord {
     /// The name of its map.
     pub name: String,
     pub bytes: Vec<u8>,
+    /// It is a `struct sched_ext_ops_cid`.
+    pub is_cid: bool,
     /// Programs by their place in it.
     pub programs: BTreeMap<usize, usize>,
 }
@@ -120,6 +133,8 @@ pub mod program {
 /// Numbers of `enum bpf_map_type` that have a meaning for a loader's memory.
 pub mod map {
     pub const ARRAY: u32 = 2;
+    pub const ARRAY_OF_MAPS: u32 = 12;
+    pub const HASH_OF_MAPS: u32 = 13;
     pub const STRUCT_OPS: u32 = 26;
     pub const RINGBUF: u32 = 27;
     pub const USER_RINGBUF: u32 = 31;

@@ -145,6 +145,14 @@ pub const ROWS: &[Row] = &[
         cure: "Check the sign of what pick functions return (-EBUSY means none was idle) before you use it as a CPU.",
     },
     Row {
+        pattern: r"invalid cid (?P<cid>-?\d+)",
+        culprit: Culprit::InvalidCpu,
+        says: "The scheduler named cid $cid, which this machine does not have.",
+        function: "cid_valid()",
+        rule: "Cids go from 0 to scx_bpf_nr_cids() - 1.",
+        cure: "Compare what a search in a cmask returns with scx_bpf_nr_cids() before you use it as a cid: where nothing is found it is not smaller.",
+    },
+    Row {
         pattern: r"{task} already direct-dispatched",
         culprit: Culprit::InsertedTwice,
         says: "The scheduler inserted $task twice in one op.",

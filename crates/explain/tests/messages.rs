@@ -56,6 +56,7 @@ const MESSAGES: &[(&str, Culprit)] = &[
         Culprit::MigrationDisabled,
     ),
     ("invalid CPU -3", Culprit::InvalidCpu),
+    ("invalid cid 24", Culprit::InvalidCpu),
     (
         "invalid CPU 99999 from ops.select_cpu()",
         Culprit::InvalidCpu,

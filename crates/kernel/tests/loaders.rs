@@ -57,6 +57,19 @@ fn what_a_loader_sets_fills_and_runs_is_part_of_the_run() {
     assert_eq!(json(&result), json(&again));
 }
 
+/// The loader makes queues of four and puts them into an array of maps; the table of numbers is libbpf's. More maps than a process
+/// may have files are no matter.
+#[test]
+fn a_loader_puts_maps_into_maps() {
+    let many = "inner queues 0 4 ".repeat(1500);
+    let message = message(
+        "nested",
+        &format!("{many}inner queues 1 9 inner queues 0 4"),
+    );
+    let expected = "(first 40 absent 1 pushed 4 full -7 popped 100 none -2 table 0 other 0 gone 1), in ops.running";
+    assert!(message.contains(expected), "{message}");
+}
+
 fn json(result: &RunResult) -> Vec<u8> {
     let mut text = Vec::new();
     export::json::write(std::slice::from_ref(result), &mut text).unwrap();

@@ -65,7 +65,7 @@ pub struct Kernel<'w> {
     pub transcript: Transcript,
     /// Of each BTF its types.
     btfs: Vec<Option<Btf>>,
-    /// Of each map the memory that it shares, or a file that only stands for it.
+    /// Of each map the memory that it shares, if any.
     maps: Vec<MapFile>,
     /// The scheduler is attached: the transcript is complete.
     pub attached: bool,
@@ -74,7 +74,8 @@ pub struct Kernel<'w> {
 /// The file of a map.
 enum MapFile {
     Shared(Shared),
-    Token(File),
+    /// A file of so many bytes stands for it. None is kept: a loader makes more maps than a process may have files.
+    Token(u64),
 }
 
 /// The outcome of a command.
@@ -157,7 +158,7 @@ impl<'w> Kernel<'w> {
             command::MAP_BY_ID => {
                 let number = attr.word(0).wrapping_sub(FIRST_ID) as usize;
                 match self.maps.get(number) {
-                    Some(map) => Ok(Reply::Descriptor(map.file().try_clone()?.into(), true)),
+                    Some(map) => Ok(Reply::Descriptor(map.file(number)?.into(), true)),
                     None => refuse(libc::ENOENT),
                 }
             }
@@ -185,6 +186,10 @@ impl<'w> Kernel<'w> {
             Some(Object::Btf(btf)) if attr.word(52) | attr.word(56) != 0 => Some(btf),
             _ => None,
         };
+        let inner = match attr.word(0) {
+            map::ARRAY_OF_MAPS | map::HASH_OF_MAPS => Some(call.map(20)?),
+            _ => None,
+        };
         let record = MapRecord {
             kind: attr.word(0),
             key_size: attr.word(4),
@@ -195,6 +200,8 @@ impl<'w> Kernel<'w> {
             extra: attr.wide(64),
             btf,
             value_type: attr.word(56),
+            kernel_type: attr.word(60),
+            inner,
             frozen: false,
         };
         let number = self.maps.len();
@@ -205,13 +212,13 @@ impl<'w> Kernel<'w> {
             _ => 0,
         };
         let file = token("map", number, shared.unwrap_or(ring))?;
-        let descriptor = file.try_clone()?.into();
-        self.maps.push(match shared {
-            Some(bytes) => MapFile::Shared(Shared::new(file, bytes)),
-            None => MapFile::Token(file),
-        });
+        let (descriptor, kept) = match shared {
+            Some(bytes) => (file.try_clone()?, MapFile::Shared(Shared::new(file, bytes))),
+            None => (file, MapFile::Token(ring)),
+        };
+        self.maps.push(kept);
         self.transcript.maps.push(record);
-        Ok(Reply::Descriptor(descriptor, true))
+        Ok(Reply::Descriptor(descriptor.into(), true))
     }
 
     /// The bytes of the memory that loader and programs share in a map, if they do.
@@ -395,9 +402,20 @@ impl<'w> Kernel<'w> {
         let key = call
             .memory
             .read(call.attr.wide(8), record.key_size as usize)?;
-        let value = call
+        let mut value = call
             .memory
             .read(call.attr.wide(16), self.value_bytes(record))?;
+        if record.has_maps() {
+            let descriptor = value.try_into().map_or(u32::MAX, u32::from_le_bytes);
+            let Some(Object::Map(inner)) = call.object(descriptor) else {
+                return refuse(libc::EBADF);
+            };
+            value = (inner as u32).to_le_bytes().to_vec();
+            if record.kind == map::ARRAY_OF_MAPS {
+                return self.put_map(map, key, inner, call.attr.wide(24));
+            }
+        }
+        let record = &self.transcript.maps[map];
         let elem = u64::from(record.value_size.next_multiple_of(8));
         let (max, frozen) = (record.max_entries, record.frozen);
         if frozen {
@@ -422,6 +440,54 @@ impl<'w> Kernel<'w> {
         };
         self.transcript.steps.push(step);
         self.applied()
+    }
+
+    /// Puts a map into an array of maps. The world is not asked: it would be made again for each of thousands of maps.
+    fn put_map(&mut self, map: usize, key: Vec<u8>, inner: usize, flags: u64) -> Answer {
+        /// `BPF_F_INNER_MAP`: arrays of any length.
+        const INNER_MAP: u32 = 1 << 12;
+        let (record, of) = (&self.transcript.maps[map], &self.transcript.maps[inner]);
+        let index = u32::from_le_bytes(key.as_slice().try_into().unwrap_or([0xff; 4]));
+        let like = |it: &MapRecord| (it.kind, it.key_size, it.value_size, it.flags);
+        let model = record.inner.map(|model| &self.transcript.maps[model]);
+        let is_like = model.is_some_and(|model| {
+            let any_length = of.kind != map::ARRAY || of.flags & INNER_MAP != 0;
+            like(model) == like(of) && (any_length || model.max_entries == of.max_entries)
+        });
+        if flags != 0 || (index < record.max_entries && !is_like) {
+            return refuse(libc::EINVAL);
+        }
+        if index >= record.max_entries {
+            return refuse(libc::E2BIG);
+        }
+        self.transcript.steps.push(Step::Update {
+            map,
+            key,
+            value: (inner as u32).to_le_bytes().to_vec(),
+            flags,
+        });
+        OK
+    }
+
+    /// The number of the map at a key of a map of maps, as a loader gets to know it.
+    fn map_at(&self, map: usize, key: &[u8]) -> Option<Vec<u8>> {
+        let mut steps = self.transcript.steps.iter().rev();
+        let found = steps.find_map(|step| match step {
+            Step::Update {
+                map: of,
+                key: at,
+                value,
+                ..
+            } if *of == map && at == key => Some(Some(value)),
+            Step::Delete { map: of, key: at } if *of == map && at == key => Some(None),
+            _ => None,
+        });
+        let number = found.flatten()?.as_slice().try_into().ok()?;
+        Some(
+            (u32::from_le_bytes(number) + FIRST_ID)
+                .to_le_bytes()
+                .to_vec(),
+        )
     }
 
     /// Lets the world carry out the last step.
@@ -458,6 +524,7 @@ impl<'w> Kernel<'w> {
         let bytes = self.value_bytes(record);
         let elem = u64::from(record.value_size.next_multiple_of(8));
         let value = match &self.maps[map] {
+            _ if record.has_maps() => self.map_at(map, &key),
             MapFile::Shared(shared) => {
                 let index = u32::from_le_bytes(key.try_into().unwrap_or([0xff; 4]));
                 use std::os::unix::fs::FileExt as _;
@@ -572,8 +639,12 @@ impl<'w> Kernel<'w> {
         let value = call
             .memory
             .read(call.attr.wide(16), record.value_size as usize)?;
-        let found = self.types.named("bpf_struct_ops_sched_ext_ops").first();
-        let members = found.map_or(&[][..], |id| self.types.members(*id));
+        let is_cid = match self.types.get(record.kernel_type).name.as_str() {
+            "bpf_struct_ops_sched_ext_ops" => false,
+            "bpf_struct_ops_sched_ext_ops_cid" => true,
+            _ => return refuse(libc::EINVAL),
+        };
+        let members = self.types.members(record.kernel_type);
         let Some(data) = members.iter().find(|member| member.name == "data") else {
             return refuse(libc::EINVAL);
         };
@@ -603,6 +674,7 @@ impl<'w> Kernel<'w> {
         self.transcript.ops = Some(OpsRecord {
             name,
             bytes,
+            is_cid,
             programs,
         });
         // Without a link the table is in force at once.
@@ -674,10 +746,11 @@ impl<'w> Kernel<'w> {
 }
 
 impl MapFile {
-    fn file(&self) -> &File {
+    /// A descriptor of the map.
+    fn file(&self, number: usize) -> io::Result<File> {
         match self {
-            MapFile::Shared(shared) => &shared.file,
-            MapFile::Token(file) => file,
+            MapFile::Shared(shared) => shared.file.try_clone(),
+            MapFile::Token(bytes) => token("map", number, *bytes),
         }
     }
 }

@@ -362,11 +362,15 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, R
         .lines()
         .position(|line| line.starts_with("SCX_OPS_CID_DEFINE("));
     if let Some(index) = cid_form {
-        return Err(Refused::from(one(format!(
-            "{}:{}: SCX_OPS_CID_DEFINE() is not in the virtual kernel: it has struct sched_ext_ops, not sched_ext_ops_cid",
+        let told = one(format!(
+            "{}:{}: SCX_OPS_CID_DEFINE() is not in the virtual kernel's headers for native code: objects alone have the cid form",
             path.display(),
             index + 1
-        ))));
+        ));
+        return Err(Refused {
+            told,
+            is_of_source: true,
+        });
     }
     let folder = private_folder()?;
     let headers = folder.path();

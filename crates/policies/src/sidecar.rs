@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use schedlab_abi::decisions::{
-    Call, Decisions, Each, Entry, Expression, Flag, Given, MapDecision, Variable,
+    Call, Decisions, Each, Entry, Expression, Flag, Given, Inner, MapDecision, Variable,
 };
 use schedlab_trace::nearest;
 use toml::Spanned;
@@ -272,11 +272,13 @@ impl Reader<'_> {
             line: self.line(at),
             map: map.to_owned(),
             max_entries: None,
+            inner: None,
             entries: Vec::new(),
         };
-        for (key, _, value) in self.keys(table, &["max_entries", "entries"])? {
+        for (key, at, value) in self.keys(table, &["max_entries", "inner", "entries"])? {
             match key {
                 "max_entries" => decision.max_entries = Some(self.expression(value)?),
+                "inner" => decision.inner = Some(self.inner(at, self.table(value)?)?),
                 _ => {
                     for it in self.list(value)? {
                         decision.entries.push(self.entry(it)?);
@@ -285,6 +287,23 @@ impl Reader<'_> {
             }
         }
         Ok(decision)
+    }
+
+    /// `{ number = 4, max_entries = 16 }`
+    fn inner(&self, at: usize, table: &DeTable<'_>) -> Read<Inner> {
+        let (mut number, mut max_entries) = (None, None);
+        for (key, _, value) in self.keys(table, &["number", "max_entries"])? {
+            match key {
+                "number" => number = Some(self.expression(value)?),
+                _ => max_entries = Some(self.expression(value)?),
+            }
+        }
+        Ok(Inner {
+            line: self.line(at),
+            number: number
+                .ok_or_else(|| self.said(at, "inner has a number: of maps in the map"))?,
+            max_entries,
+        })
     }
 
     fn entry(&self, it: &Spanned<DeValue<'_>>) -> Read<Entry> {
@@ -377,6 +396,10 @@ mod tests {
                 "x.sched.toml:2: `SCX_OPS_ENQ_LAS` is no flag",
             ),
             ("[ops]\ntimeout_ms = 0", "x.sched.toml:2: timeout_ms"),
+            (
+                "[maps.a]\ninner = { max_entries = 4 }",
+                "x.sched.toml:2: inner has a number",
+            ),
         ] {
             let told = told(text);
             assert!(told.starts_with(expected), "{told}");

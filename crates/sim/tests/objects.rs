@@ -170,6 +170,103 @@ fn names_that_the_kernel_has_retired_lead_to_the_functions_of_today() {
     assert_eq!(told("retired", ""), "dispatched 1 asked 0");
 }
 
+/// A run of cids.bpf.o on two sockets of six cores: CPU 18 is the second thread of CPU 6, the first CPU of the second socket.
+fn cids(options: &str, kernel: &str) -> Result<RunResult, String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mask.json");
+    let text = r#"{"tasks": {"a": {"loop": 20, "phases": {
+        "first": {"cpus": [0, 12], "run": 1000},
+        "second": {"cpus": [6, 18], "run": 1000, "sleep": 5000}}}}}"#;
+    std::fs::write(&file, text).unwrap();
+    let scheduler = Scheduler::parse(&format!("{}{options}", path("cids").display()));
+    let spec = SimSpec {
+        check: true,
+        kernel: kernel.to_owned(),
+        ..SimSpec::new(file.display().to_string(), scheduler, "xeon-e5645-2x6x2")
+    };
+    schedlab_sim::run(&spec, None).map_err(|error| error.to_string())
+}
+
+/// Cids 12 and 13 are the threads of the first core of the second socket: the seventh core, the second cache and node.
+#[test]
+fn a_scheduler_of_the_cid_form_is_told_cids_and_tells_them() {
+    let message = cids("", "7.2").unwrap().message.unwrap_or_default();
+    let expected = "(task 13 cpu 18 cid 13 back 6 core 12 6 llc 12 1 node 12 1 cids 24 24 mask 0 24 2 perf 1024 1024 idle 1 dispatched 1 prev 13 there 1 queued 0), in ops.running at cids.bpf.c:";
+    assert!(message.contains(expected), "{message}");
+    let message = cids(":odd=5", "7.2").unwrap().message.unwrap_or_default();
+    assert!(message.contains("(cpu 23 of 22 topo -1 -1)"), "{message}");
+}
+
+#[test]
+fn what_is_no_cid_ends_a_scheduler_of_the_cid_form() {
+    for (odd, expected) in [
+        (
+            1,
+            "kfunc scx_bpf_kick_cpu is of the cpu form, and the kernel's verifier refuses it in a `struct sched_ext_ops_cid`",
+        ),
+        (2, "invalid cid 24"),
+        (3, "invalid cid 24"),
+        (4, "invalid cid 24"),
+        (6, "cid 0 assigned to multiple cpus"),
+        (7, "scx_bpf_cid_override: expected 96 bytes, got 92"),
+    ] {
+        let result = cids(&format!(":odd={odd}"), "7.2").unwrap();
+        let message = result.message.unwrap_or_default();
+        assert_ne!(result.exit, Exit::UnregBpf, "{odd}: {message}");
+        assert!(message.contains(expected), "{odd}: {message}");
+    }
+    let error = cids("", "6.18").unwrap_err();
+    assert!(
+        error.contains("its table is a `struct sched_ext_ops_cid`, which is not in Linux 6.18"),
+        "{error}"
+    );
+}
+
+/// Queues of three, as nested.sched.toml says; the maps of a map are apart, and the one from the beginning is its variable's.
+#[test]
+fn maps_lie_in_maps() {
+    assert_eq!(
+        told("nested", ""),
+        "first 40 absent 1 pushed 3 full -7 popped 100 none -2 table 7 other 0 gone 1"
+    );
+    let message = fault("nested", ":updates_outer=1");
+    assert!(
+        message.contains("bpf_map_update_elem() was called with the map `by_number`, of type ARRAY_OF_MAPS, which the kernel's verifier refuses"),
+        "{message}"
+    );
+}
+
+#[test]
+fn maps_in_maps_that_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let object = folder.path().join("nested.bpf.o");
+    std::fs::copy(path("nested"), &object).unwrap();
+    for (decisions, expected) in [
+        (
+            "maps.queues.inner.number = 3",
+            "the map `queues`, of type ARRAY_OF_MAPS takes 2 maps, and has none at 2",
+        ),
+        (
+            "maps.by_number.inner = { number = 1, max_entries = 3 }",
+            "the map `by_number[0]`, of type ARRAY, is not like the maps that lie in the map `by_number`, of type ARRAY_OF_MAPS",
+        ),
+        (
+            "maps.first.inner.number = 1",
+            "nested.sched.toml:1: `first` has no maps in it",
+        ),
+        (
+            "maps.queues.inner.number = 'cpu'",
+            "nested.sched.toml:1: 0 is no number of maps or size of a map",
+        ),
+    ] {
+        std::fs::write(folder.path().join("nested.sched.toml"), decisions).unwrap();
+        let scheduler = Scheduler::parse(&object.display().to_string());
+        let spec = SimSpec::new("cpu:tasks=2,duration=1s", scheduler, "laptop");
+        let error = schedlab_sim::run(&spec, None).unwrap_err().to_string();
+        assert!(error.contains(expected), "{decisions}: {error}");
+    }
+}
+
 /// loader.sched.toml beside the object: the numbers are those that it says, on two CPUs.
 #[test]
 fn the_decisions_of_a_loader_are_carried_out() {

@@ -159,7 +159,6 @@ static inline __attribute__((unused)) void name(args)			\
 }
 
 struct scx_event_stats;
-struct scx_cid_topo;
 struct cgroup_subsys_state;
 
 LAB_MISSING(struct rq *, scx_bpf_locked_rq, NULL, void)

@@ -183,6 +183,26 @@ _Static_assert(sizeof(struct scx_dump_ctx) == 40, "mirrored in layout.rs");
 struct scx_sub_attach_args;
 struct scx_sub_detach_args;
 
+/* The place of a cid in the machine (kernel/sched/ext/types.h). Mirrored in crates/abi/src/cids.rs. */
+struct scx_cid_topo {
+	s32 core_cid;
+	s32 core_idx;
+	s32 llc_cid;
+	s32 llc_idx;
+	s32 node_cid;
+	s32 node_idx;
+};
+
+/* A set of cids from a base on. Mirrored in crates/abi/src/cids.rs. */
+struct scx_cmask {
+	u32 base;
+	u32 nr_cids;
+	u32 alloc_words;
+	u64 bits[];
+};
+
+_Static_assert(offsetof(struct scx_cmask, bits) == 16, "mirrored in cids.rs");
+
 /* Packed arguments of two kfuncs (Linux 6.19 and later). */
 struct scx_bpf_select_cpu_and_args {
 	s32 prev_cpu;

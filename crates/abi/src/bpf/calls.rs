@@ -12,6 +12,7 @@ use schedlab_trace::TaskId;
 use super::fields::{Cgroup, Css, ObjectRunQueue, Of};
 use super::masks;
 use super::words::host_fn;
+use crate::cids::Topo;
 use crate::host::Context;
 use crate::kfuncs::task::CssIter;
 use crate::kfuncs::{cpu, dsq, map, task, text, time};
@@ -37,7 +38,53 @@ const NEW_IN_7_2: &[&str] = &[
     "scx_bpf_reenqueue_local___v2",
     "scx_bpf_dsq_reenq",
     "scx_bpf_tid_to_task",
+    "scx_bpf_cid_curr",
+    "scx_bpf_cid_override",
+    "scx_bpf_cid_to_cpu",
+    "scx_bpf_cid_topo",
+    "scx_bpf_cidperf_cap",
+    "scx_bpf_cidperf_cur",
+    "scx_bpf_cidperf_set",
+    "scx_bpf_cpu_to_cid",
+    "scx_bpf_kick_cid",
+    "scx_bpf_nr_cids",
+    "scx_bpf_nr_online_cids",
+    "scx_bpf_task_cid",
+    "scx_bpf_this_cid",
 ];
+
+/// Functions that a scheduler of the cid form may not call (`scx_kfunc_ids_cpu_only`).
+const OF_CPU_FORM: &[&str] = &[
+    "scx_bpf_kick_cpu",
+    "scx_bpf_task_cpu",
+    "scx_bpf_cpu_rq",
+    "scx_bpf_cpu_curr",
+    "scx_bpf_cpu_node",
+    "scx_bpf_cpuperf_cap",
+    "scx_bpf_cpuperf_cur",
+    "scx_bpf_cpuperf_set",
+    "scx_bpf_get_possible_cpumask",
+    "scx_bpf_get_online_cpumask",
+    "scx_bpf_put_cpumask",
+    "scx_bpf_select_cpu_dfl",
+    "__scx_bpf_select_cpu_and",
+    "scx_bpf_select_cpu_and",
+    "scx_bpf_get_idle_cpumask",
+    "scx_bpf_get_idle_cpumask_node",
+    "scx_bpf_get_idle_smtmask",
+    "scx_bpf_get_idle_smtmask_node",
+    "scx_bpf_put_idle_cpumask",
+    "scx_bpf_test_and_clear_cpu_idle",
+    "scx_bpf_pick_idle_cpu",
+    "scx_bpf_pick_idle_cpu_node",
+    "scx_bpf_pick_any_cpu",
+    "scx_bpf_pick_any_cpu_node",
+];
+
+/// Whether the verifier refuses a call of a function in an op of the cid form.
+pub fn is_of_cpu_form(name: &str) -> bool {
+    OF_CPU_FORM.contains(&name)
+}
 
 /// The kfunc of a name in a kernel.
 pub fn kfunc(version: KernelVersion, name: &str) -> Option<HostFn> {
@@ -46,6 +93,7 @@ pub fn kfunc(version: KernelVersion, name: &str) -> Option<HostFn> {
     }
     let found = of_dsqs(name)
         .or_else(|| of_cpus(name))
+        .or_else(|| of_cids(name))
         .or_else(|| of_tasks(name));
     let found = found
         .or_else(|| masks::mask(name))
@@ -81,20 +129,25 @@ fn of_dsqs(name: &str) -> Option<HostFn> {
         "scx_bpf_destroy_dsq" => host_fn!(|c, id: u64| dsq::destroy(c, id)),
         "scx_bpf_dsq_insert" => {
             host_fn!(|c, p: *mut Task, id: u64, slice: u64, flags: u64| {
-                dsq::insert(c, p, id, slice, flags, NO_PLACE);
+                dsq::insert(c, p, cpu::dsq_of_cid(c, id), slice, flags, NO_PLACE);
             })
         }
         "scx_bpf_dsq_insert___v2" => {
             host_fn!(
                 |c, p: *mut Task, id: u64, slice: u64, flags: u64| dsq::insert(
-                    c, p, id, slice, flags, NO_PLACE
+                    c,
+                    p,
+                    cpu::dsq_of_cid(c, id),
+                    slice,
+                    flags,
+                    NO_PLACE
                 )
             )
         }
         "scx_bpf_dsq_insert_vtime" => {
             host_fn!(
                 |c, p: *mut Task, id: u64, slice: u64, vtime: u64, flags: u64| {
-                    dsq::insert_vtime(c, p, id, slice, vtime, flags, NO_PLACE);
+                    dsq::insert_vtime(c, p, cpu::dsq_of_cid(c, id), slice, vtime, flags, NO_PLACE);
                 }
             )
         }
@@ -104,7 +157,7 @@ fn of_dsqs(name: &str) -> Option<HostFn> {
             dsq::insert_vtime(
                 c,
                 p,
-                args.dsq,
+                cpu::dsq_of_cid(c, args.dsq),
                 args.slice,
                 args.vtime,
                 args.enq_flags,
@@ -115,7 +168,7 @@ fn of_dsqs(name: &str) -> Option<HostFn> {
         "scx_bpf_dsq_move_to_local___v2" => {
             host_fn!(|c, id: u64, flags: u64| dsq::move_to_local(c, id, flags))
         }
-        "scx_bpf_dsq_nr_queued" => host_fn!(|c, id: u64| dsq::nr_queued(c, id)),
+        "scx_bpf_dsq_nr_queued" => host_fn!(|c, id: u64| dsq::nr_queued(c, cpu::dsq_of_cid(c, id))),
         "scx_bpf_dsq_peek" => host_fn!(|c, id: u64| dsq::peek(c, id)),
         "bpf_iter_scx_dsq_new" => {
             host_fn!(|c, it: *mut DsqIter, id: u64, flags: u64| dsq::iter_new(c, it, id, flags))
@@ -133,12 +186,12 @@ fn of_dsqs(name: &str) -> Option<HostFn> {
         }
         "scx_bpf_dsq_move" => {
             host_fn!(|c, it: *mut DsqIter, p: *mut Task, id: u64, flags: u64| {
-                dsq::move_task(c, it, p, id, flags, false)
+                dsq::move_task(c, it, p, cpu::dsq_of_cid(c, id), flags, false)
             })
         }
         "scx_bpf_dsq_move_vtime" => {
             host_fn!(|c, it: *mut DsqIter, p: *mut Task, id: u64, flags: u64| {
-                dsq::move_task(c, it, p, id, flags, true)
+                dsq::move_task(c, it, p, cpu::dsq_of_cid(c, id), flags, true)
             })
         }
         "scx_bpf_dispatch_nr_slots" => host_fn!(|c| dsq::dispatch_nr_slots(c)),
@@ -148,7 +201,7 @@ fn of_dsqs(name: &str) -> Option<HostFn> {
             dsq::reenqueue(c, LOCAL, 0);
         }),
         "scx_bpf_dsq_reenq" => host_fn!(|c, id: u64, flags: u64| {
-            dsq::reenqueue(c, id, flags);
+            dsq::reenqueue(c, cpu::dsq_of_cid(c, id), flags);
         }),
         _ => return None,
     })
@@ -226,6 +279,33 @@ fn of_cpus(name: &str) -> Option<HostFn> {
         "scx_bpf_nr_node_ids" => host_fn!(|c| cpu::nr_node_ids(c)),
         "scx_bpf_cpu_node" => host_fn!(|c, cpu: i32| cpu::node(c, cpu)),
         "scx_bpf_now" => host_fn!(|c| time::now(c)),
+        _ => return None,
+    })
+}
+
+fn of_cids(name: &str) -> Option<HostFn> {
+    Some(match name {
+        "scx_bpf_cid_to_cpu" => host_fn!(|c, number: i32| cpu::cid_to_cpu(c, number)),
+        "scx_bpf_cpu_to_cid" => host_fn!(|c, cpu: i32| cpu::cpu_to_cid(c, cpu)),
+        "scx_bpf_cid_topo" => {
+            host_fn!(|c, number: i32, out: *mut Topo| cpu::cid_topo(c, number, out))
+        }
+        "scx_bpf_cid_override" => {
+            host_fn!(|c, of_cpu: *const i32, bytes: u32| cpu::cid_override(c, of_cpu, bytes))
+        }
+        "scx_bpf_nr_cids" => host_fn!(|c| cpu::nr_cids(c)),
+        "scx_bpf_nr_online_cids" => host_fn!(|c| cpu::nr_online_cids(c)),
+        "scx_bpf_this_cid" => host_fn!(|c| cpu::this_cid(c)),
+        "scx_bpf_task_cid" => host_fn!(|c, p: *const Task| cpu::task_cid(c, p)),
+        "scx_bpf_cid_curr" => host_fn!(|c, number: i32| cpu::cid_curr(c, number)),
+        "scx_bpf_kick_cid" => {
+            host_fn!(|c, number: i32, flags: u64| cpu::kick_cid(c, number, flags))
+        }
+        "scx_bpf_cidperf_cap" => host_fn!(|c, number: i32| cpu::cidperf_cap(c, number)),
+        "scx_bpf_cidperf_cur" => host_fn!(|c, number: i32| cpu::cidperf_cur(c, number)),
+        "scx_bpf_cidperf_set" => {
+            host_fn!(|c, number: i32, perf: u32| cpu::cidperf_set(c, number, perf))
+        }
         _ => return None,
     })
 }

@@ -60,7 +60,17 @@ pub struct MapDecision {
     pub line: usize,
     pub map: String,
     pub max_entries: Option<Expression>,
+    pub inner: Option<Inner>,
     pub entries: Vec<Entry>,
+}
+
+/// Maps that a loader makes and puts into a map of maps, at the keys from 0 on.
+#[derive(Clone, Debug)]
+pub struct Inner {
+    pub line: usize,
+    pub number: Expression,
+    /// Their size; the one of their definition if it is not given.
+    pub max_entries: Option<Expression>,
 }
 
 /// Entries of a map: one, or one for each part of the machine.
@@ -103,6 +113,7 @@ pub struct Checked {
     pub timeout_ms: Option<u32>,
     variables: Vec<(usize, u64, Vec<Leaf>)>,
     sizes: Vec<(usize, usize, Expression)>,
+    inner: Vec<(usize, Inner)>,
     entries: Vec<CheckedEntry>,
     pub calls: Vec<CheckedCall>,
     /// Offsets of ops in the table that are taken out, by name.
@@ -194,6 +205,13 @@ impl Decisions {
             };
             if let Some(number) = &it.max_entries {
                 checked.sizes.push((it.line, map, number.clone()));
+            }
+            if let Some(inner) = &it.inner {
+                let mut members = elf.btf.members(elf.maps[map].type_id).iter();
+                if !members.any(|member| member.name == "values") {
+                    return Err(at(inner.line, format!("`{}` has no maps in it", it.map)));
+                }
+                checked.inner.push((map, inner.clone()));
             }
             for entry in &it.entries {
                 let of = |part, given| map_part(elf, map, part, given);
@@ -612,6 +630,28 @@ impl Checked {
             Ok((*map, self.at(*line, size)?))
         });
         sizes.collect()
+    }
+
+    /// Whether the size of a map is given.
+    pub fn is_sized(&self, map: usize) -> bool {
+        self.sizes.iter().any(|(_, of, _)| *of == map)
+    }
+
+    /// The maps in maps: of each its map, its key, and its size if that is given.
+    pub fn inner(&self, place: Place<'_>) -> Result<Vec<(usize, u32, Option<u32>)>, String> {
+        let mut all = Vec::new();
+        for (map, inner) in &self.inner {
+            let of = |number: &Expression| {
+                let value = number.value(&place)?;
+                let size = u32::try_from(value).ok().filter(|size| *size > 0);
+                size.ok_or_else(|| format!("{value} is no number of maps or size of a map"))
+            };
+            let number = self.at(inner.line, of(&inner.number))?;
+            let size = inner.max_entries.as_ref().map(of).transpose();
+            let size = self.at(inner.line, size)?;
+            all.extend((0..number).map(|key| (*map, key, size)));
+        }
+        Ok(all)
     }
 
     /// The contents of maps.

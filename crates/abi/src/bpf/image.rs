@@ -11,6 +11,7 @@ use super::expression::Place;
 use super::{CODE, Program, Translated};
 use crate::kconfig::Values;
 use crate::layout::Ops;
+use crate::map_def::MapDef;
 use crate::memory::{PAGE, Reservation};
 use crate::options::{PolicyOption, Settings};
 
@@ -20,6 +21,62 @@ pub struct Image {
     code: Arc<Translated>,
     /// Comes in place of the flags in the table.
     flags: Option<u64>,
+}
+
+/// The maps of a run before it begins.
+#[derive(Default)]
+pub struct Sized {
+    pub maps: Vec<MapDef>,
+    /// Maps that lie in maps and have no variable.
+    pub inner: Vec<MapDef>,
+    /// Of maps of maps their numbers, keys, and the numbers of the maps there.
+    pub slots: Vec<(usize, u32, usize)>,
+}
+
+impl Sized {
+    /// Gives the maps of an object the sizes that its loader gives them.
+    pub fn new(
+        maps: &[MapDef],
+        program: Option<&Program>,
+        machine: &Machine,
+    ) -> std::io::Result<Sized> {
+        let mut sized = Sized {
+            maps: maps.to_vec(),
+            ..Sized::default()
+        };
+        let Some(program) = program else {
+            return Ok(sized);
+        };
+        let place = Place::of(machine);
+        let other = std::io::Error::other;
+        for (map, size) in program.decisions.sizes(place).map_err(other)? {
+            sized.maps[map].max_entries = size;
+        }
+        if let Some(recording) = &program.recording {
+            sized.inner.clone_from(&recording.inner);
+            return Ok(sized);
+        }
+        for (map, def) in sized.maps.iter().enumerate() {
+            let slots = def.slots.iter();
+            sized
+                .slots
+                .extend(slots.map(|(key, inner)| (map, *key, *inner)));
+        }
+        for (map, key, size) in program.decisions.inner(place).map_err(other)? {
+            let of = &sized.maps[map];
+            let Some(model) = &of.inner else {
+                continue;
+            };
+            let number = sized.maps.len() + sized.inner.len();
+            sized.inner.push(MapDef {
+                name: format!("{}[{key}]", of.name),
+                max_entries: size.unwrap_or(model.max_entries),
+                ..(**model).clone()
+            });
+            sized.slots.push((map, key, number));
+        }
+        Ok(sized)
+    }
 }
 
 /// A program that runs beside `ops.init()`.

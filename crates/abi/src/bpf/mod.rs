@@ -23,8 +23,8 @@ use schedlab_bpf::translate::{Code, translate};
 use schedlab_engine::KernelVersion;
 
 pub use calls::timer_callback;
-pub use image::{Beside, Image};
-pub use read::{Facts, read, recorded};
+pub use image::{Beside, Image, Sized};
+pub use read::{Facts, read, recorded, step_map};
 pub use recording::{Places, Recording};
 pub use types::KernelTypes;
 pub use words::Word;
@@ -112,6 +112,8 @@ pub struct Program {
     pub ops: Vec<(usize, usize)>,
     /// The rest of the table.
     table: Vec<u8>,
+    /// It is a `struct sched_ext_ops_cid`.
+    pub is_cid: bool,
     /// The work of a loader.
     pub decisions: Checked,
     /// Programs that run where a scheduler is attached, before `ops.init()`: they hang on `bpf_scx_reg()`.
@@ -140,9 +142,16 @@ impl Program {
     pub fn translated(&self, version: KernelVersion) -> Result<Arc<Translated>, String> {
         let index = usize::from(version >= KernelVersion::V7_2);
         let translated = self.translated[index].get_or_init(|| {
+            if self.is_cid && version < KernelVersion::V7_2 {
+                let name = version.name();
+                return Err(format!(
+                    "its table is a `struct {CID_OPS}`, which is not in Linux {name}"
+                ));
+            }
             let kernel = VirtualKernel {
                 types: self.types.of(version),
                 version,
+                is_cid: self.is_cid,
             };
             let ops = self.ops.iter().map(|(_, function)| *function);
             let called = self.decisions.calls.iter().map(|call| call.function);
@@ -257,9 +266,14 @@ impl Program {
     }
 }
 
+/// The table of ops of a scheduler that gets cids.
+const CID_OPS: &str = "sched_ext_ops_cid";
+
 struct VirtualKernel<'t> {
     types: &'t Btf,
     version: KernelVersion,
+    /// Its scheduler gets cids.
+    is_cid: bool,
 }
 
 impl Kernel for VirtualKernel<'_> {
@@ -273,6 +287,14 @@ impl Kernel for VirtualKernel<'_> {
 
     fn retired(&self, name: &str) -> Option<HostFn> {
         calls::retired(self.version, name)
+    }
+
+    fn refused(&self, name: &str, section: &str) -> Option<String> {
+        let is_refused =
+            self.is_cid && calls::is_of_cpu_form(name) && !section.starts_with("syscall");
+        is_refused.then(|| {
+            format!("kfunc {name} is of the cpu form, and the kernel's verifier refuses it in a `struct {CID_OPS}`")
+        })
     }
 
     fn helper(&self, number: i32) -> Result<HostFn, String> {

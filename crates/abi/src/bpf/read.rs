@@ -1,21 +1,28 @@
 //! Reads from an object's BTF: the table of ops, maps, options.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use schedlab_bpf::btf::{Btf, Kind, TypeId, essential};
-use schedlab_bpf::elf::{Elf, Link, StructOps};
+use schedlab_bpf::elf::{Elf, Link, MapVar, StructOps};
 use schedlab_bpf::join::join;
 use schedlab_bpf::link::Placement;
 use schedlab_bpf::recorded::{self, ON_ATTACH, Recorded};
-use schedlab_bpf::transcript::Transcript;
+use schedlab_bpf::transcript::{Step, Transcript};
 use schedlab_engine::KernelVersion;
 
 use super::decisions::{Checked, Decisions};
-use super::{KernelTypes, Program, Recording, VirtualKernel};
+use super::{CID_OPS, KernelTypes, Program, Recording, VirtualKernel};
 use crate::ObjectError;
 use crate::layout::{NR_CPUS_MAX, Ops};
 use crate::map_def::{self, MapDef, Special};
 use crate::options::{OptionKind, PolicyOption};
+
+/// The table of ops of a scheduler that gets CPUs.
+const OPS: &str = "sched_ext_ops";
+
+/// Said of a table of the cid form, as the kernel's log says it (`bpf_scx_reg_cid()`).
+const NO_ARENA: &str = "the kernel refuses a `struct sched_ext_ops_cid` whose programs have no arena, or several: declare one map of BPF_MAP_TYPE_ARENA";
 
 /// Further facts about a policy that is an object.
 pub struct Facts {
@@ -60,20 +67,30 @@ pub fn read(
     let kernel = VirtualKernel {
         types: types.of(version),
         version,
+        is_cid: false,
     };
     let (placement, _) = Placement::new(&elf, &kernel).map_err(|error| unreadable(error.0))?;
-    let ops = ops_of(policy, &elf)?;
+    let (ops, is_cid) = ops_of(policy, &elf)?;
     let decided = decisions.check(&elf, &placement);
     let checked = decided.map_err(|text| ObjectError::Decision { text })?;
     let without = &checked.without;
-    let found = table(policy, &elf, &ops, types.of(version), without);
+    let found = table(policy, &elf, (&ops, is_cid), types.of(version), without);
     let (table, functions) = found.map_err(unreadable)?;
     let attach = elf.functions.iter().enumerate();
     let attach = attach.filter(|(_, of)| of.section == ON_ATTACH);
     let attach = attach.map(|(index, _)| index).collect();
     let mut maps = Vec::new();
     for (index, map) in elf.maps.iter().enumerate() {
-        match read_map(&elf.btf, &map.name, map.type_id, index as u64 * 8) {
+        let mut def = read_map(&elf.btf, &map.name, map.type_id, index as u64 * 8);
+        if def.max_entries == 0 && checked.is_sized(index) {
+            // Its loader says how many; each run asks for the number.
+            def.max_entries = 1;
+        }
+        let known = map_def::check(&def).and_then(|()| {
+            def.slots = slots(&elf, map)?;
+            Ok(def)
+        });
+        match known {
             Ok(map) => maps.push(map),
             Err(reason) => errors.push(ObjectError::Map {
                 policy: policy.to_owned(),
@@ -82,6 +99,10 @@ pub fn read(
                 reason,
             }),
         }
+    }
+    let arenas = maps.iter().filter(|map| map.kind == map_def::kind::ARENA);
+    if is_cid && arenas.count() != 1 {
+        return Err(unreadable(NO_ARENA.to_owned()));
     }
     if placement.arena_section.is_some() && !maps.iter().any(|map| map.kind == map_def::kind::ARENA)
     {
@@ -117,6 +138,7 @@ pub fn read(
             placement,
             ops: functions,
             table,
+            is_cid,
             decisions: checked,
             attach,
             recording: None,
@@ -140,6 +162,7 @@ pub fn recorded(
     let kernel = VirtualKernel {
         types: types.of(version),
         version,
+        is_cid: false,
     };
     let mut recorded = recorded::object(transcript, kernel.types)
         .map_err(|error| unreadable(error.to_string()))?;
@@ -148,20 +171,11 @@ pub fn recorded(
     let (placement, _) = Placement::new(elf, &kernel).map_err(|error| unreadable(error.0))?;
     let mut maps = Vec::new();
     kept.retain(|&index| {
-        let record = &transcript.maps[recorded.maps[index]];
-        let mut map = MapDef {
-            name: elf.maps[index].name.clone(),
-            kind: record.kind,
-            key_size: record.key_size,
-            value_size: record.value_size,
-            max_entries: record.max_entries,
-            flags: record.flags,
-            special: Special::default(),
+        let name = elf.maps[index].name.clone();
+        let map = MapDef {
             address: index as u64 * 8,
+            ..recorded_map(transcript, &recorded.btfs, recorded.maps[index], name)
         };
-        if let Some(btf) = record.btf {
-            special(&recorded.btfs[btf], record.value_type, 0, &mut map.special);
-        }
         match map_def::check(&map) {
             Ok(()) => maps.push(map),
             // A loader tries out what maps a kernel has.
@@ -175,6 +189,16 @@ pub fn recorded(
         }
         true
     });
+    let numbers: Vec<usize> = kept.iter().map(|index| recorded.maps[*index]).collect();
+    let mut inner = Vec::new();
+    for number in in_maps(transcript, &numbers) {
+        let name = format!("map {number} of the loader");
+        let map = recorded_map(transcript, &recorded.btfs, number, name);
+        // One that is of no kind that is there is refused where it is put into a map.
+        if !numbers.contains(&number) && map_def::check(&map).is_ok() {
+            inner.push((number, map));
+        }
+    }
     let mut table = vec![0u8; size_of::<Ops>()];
     let mut functions = Vec::new();
     if let Some(ops) = &transcript.ops {
@@ -205,15 +229,59 @@ pub fn recorded(
             placement,
             ops: functions,
             table,
+            is_cid: transcript.ops.as_ref().is_some_and(|ops| ops.is_cid),
             decisions: Checked::default(),
             attach,
-            recording: Some(Recording::new(transcript, &recorded, &kept)),
+            recording: Some(Recording::new(transcript, &recorded, &kept, inner)),
             before,
             enumerators: Vec::new(),
             translated: [OnceLock::new(), OnceLock::new()],
             elf: recorded.elf,
         },
     })
+}
+
+/// The definition of a map that a loader has made.
+fn recorded_map(transcript: &Transcript, btfs: &[Btf], number: usize, name: String) -> MapDef {
+    let record = &transcript.maps[number];
+    let inner = record.inner.map(|model| {
+        let name = format!("{name}[]");
+        Box::new(recorded_map(transcript, btfs, model, name))
+    });
+    let mut map = MapDef {
+        name,
+        kind: record.kind,
+        key_size: record.key_size,
+        value_size: record.value_size,
+        max_entries: record.max_entries,
+        flags: record.flags,
+        inner,
+        slots: Vec::new(),
+        special: Special::default(),
+        address: 0,
+    };
+    if let Some(btf) = record.btf {
+        special(&btfs[btf], record.value_type, 0, &mut map.special);
+    }
+    map
+}
+
+/// The numbers of the maps that a loader puts into some maps of maps.
+fn in_maps(transcript: &Transcript, some: &[usize]) -> BTreeSet<usize> {
+    let put = transcript.steps.iter().filter_map(|step| match step {
+        Step::Update { map, value, .. } => {
+            let is_put = transcript.maps[*map].has_maps() && some.contains(map);
+            is_put.then(|| step_map(value)).flatten()
+        }
+        _ => None,
+    });
+    put.collect()
+}
+
+/// The map that a step puts into a map.
+pub fn step_map(value: &[u8]) -> Option<usize> {
+    let number = u32::from_le_bytes(value.try_into().ok()?);
+    Some(number as usize)
 }
 
 /// Returns which maps are of a kind that the virtual kernel has. The use of another one ends the run where it is reached: much of a
@@ -258,7 +326,8 @@ fn make_room(elf: &mut Elf) {
     }
 }
 
-fn ops_of(policy: &str, elf: &Elf) -> Result<StructOps, ObjectError> {
+/// The table of ops, and whether it is one of the cid form.
+fn ops_of(policy: &str, elf: &Elf) -> Result<(StructOps, bool), ObjectError> {
     let refused = |found: String| {
         Err(ObjectError::Ops {
             policy: policy.to_owned(),
@@ -270,14 +339,10 @@ fn ops_of(policy: &str, elf: &Elf) -> Result<StructOps, ObjectError> {
     let tables: Vec<&StructOps> = elf
         .ops
         .iter()
-        .filter(|ops| name(ops) == "sched_ext_ops")
+        .filter(|ops| [OPS, CID_OPS].contains(&name(ops).as_str()))
         .collect();
     match tables.as_slice() {
-        [ops] => Ok((*ops).clone()),
-        [] if elf.ops.iter().any(|ops| name(ops) == "sched_ext_ops_cid") => refused(
-            "its table is a `struct sched_ext_ops_cid`, which is not in the virtual kernel"
-                .to_owned(),
-        ),
+        [ops] => Ok(((*ops).clone(), name(ops) == CID_OPS)),
         [] => refused("there is no `struct sched_ext_ops`".to_owned()),
         several => {
             let names: Vec<&str> = several.iter().map(|ops| ops.name.as_str()).collect();
@@ -297,12 +362,14 @@ type Table = (Vec<u8>, Vec<(usize, usize)>);
 fn table(
     policy: &str,
     elf: &Elf,
-    ops: &StructOps,
+    (ops, is_cid): (&StructOps, bool),
     kernel: &Btf,
     without: &[String],
 ) -> Result<Table, String> {
-    let ours = kernel.named("sched_ext_ops").first();
-    let ours = ours.ok_or("the virtual kernel has no struct sched_ext_ops")?;
+    // Both lie alike, but for what the cid form has not at the end.
+    let name = if is_cid { CID_OPS } else { OPS };
+    let ours = kernel.named(name).first();
+    let ours = ours.ok_or_else(|| format!("the virtual kernel has no struct {name}"))?;
     let mut table = vec![0u8; size_of::<Ops>()];
     let mut functions = Vec::new();
     for member in elf.btf.members(ops.type_id) {
@@ -353,7 +420,20 @@ fn file_of(elf: &Elf, functions: &[(usize, usize)]) -> String {
     most.map_or(String::new(), |(file, _)| file.to_owned())
 }
 
-fn read_map(btf: &Btf, name: &str, type_id: TypeId, address: u64) -> Result<MapDef, String> {
+/// The maps that lie in a map from the beginning: keys and numbers.
+fn slots(elf: &Elf, map: &MapVar) -> Result<Vec<(u32, usize)>, String> {
+    let mut members = elf.btf.members(map.type_id).iter();
+    let values = members.find(|member| member.name == "values");
+    let start = values.map_or(0, |values| u64::from(values.bit_offset) / 8);
+    let slots = map.slots.iter().map(|(at, inner)| {
+        let number = elf.maps.iter().position(|map| map.name == *inner);
+        let number = number.ok_or_else(|| format!("the map `{inner}` in it is not there"))?;
+        Ok((((at - start) / 8) as u32, number))
+    });
+    slots.collect()
+}
+
+fn read_map(btf: &Btf, name: &str, type_id: TypeId, address: u64) -> MapDef {
     let mut map = MapDef {
         name: name.to_owned(),
         kind: 0,
@@ -361,10 +441,17 @@ fn read_map(btf: &Btf, name: &str, type_id: TypeId, address: u64) -> Result<MapD
         value_size: 0,
         max_entries: 0,
         flags: 0,
+        inner: None,
+        slots: Vec::new(),
         special: Special::default(),
         address,
     };
     for member in btf.members(type_id) {
+        if member.name == "values" {
+            map.inner = read_inner(btf, name, member.type_id).map(Box::new);
+            // A descriptor.
+            map.value_size = 4;
+        }
         let Kind::Ptr(target) = btf.get(btf.plain(member.type_id)).kind else {
             continue;
         };
@@ -383,12 +470,23 @@ fn read_map(btf: &Btf, name: &str, type_id: TypeId, address: u64) -> Result<MapD
                 map.value_size = btf.size(target);
                 special(btf, target, 0, &mut map.special);
             }
-            "values" => return Err("maps in maps are not in the virtual kernel".to_owned()),
             _ => {}
         }
     }
-    map_def::check(&map)?;
-    Ok(map)
+    map
+}
+
+/// The definition of the maps in a map: an array of pointers to it.
+fn read_inner(btf: &Btf, name: &str, values: TypeId) -> Option<MapDef> {
+    let Kind::Array { element, .. } = btf.get(btf.plain(values)).kind else {
+        return None;
+    };
+    let Kind::Ptr(target) = btf.get(btf.plain(element)).kind else {
+        return None;
+    };
+    let target = btf.plain(target);
+    matches!(btf.get(target).kind, Kind::Struct(_))
+        .then(|| read_map(btf, &format!("{name}[]"), target, 0))
 }
 
 /// The fields of a value that are the kernel's, as `Special::add` finds them natively.

@@ -5,17 +5,21 @@ use std::collections::BTreeMap;
 use schedlab_bpf::recorded::Recorded;
 use schedlab_bpf::transcript::{Step, Transcript};
 
+use crate::map_def::MapDef;
+
 /// Holds the steps of a loader before it attached: a run of the scheduler begins with them.
 #[derive(Debug)]
 pub struct Recording {
     pub steps: Vec<Step>,
     pub places: Places,
+    /// Maps that lie in maps, and that no program refers to.
+    pub inner: Vec<MapDef>,
 }
 
 /// The parts of a transcript in an object.
 #[derive(Clone, Debug)]
 pub struct Places {
-    /// Numbers of maps in the object by their numbers in the transcript.
+    /// Numbers of maps of a run by their numbers in the transcript.
     pub maps: BTreeMap<usize, usize>,
     /// Sections of variables that programs may write.
     pub sections: BTreeMap<usize, String>,
@@ -24,9 +28,16 @@ pub struct Places {
 }
 
 impl Recording {
-    /// `kept` are the maps of the object that a host has.
-    pub fn new(transcript: &Transcript, recorded: &Recorded, kept: &[usize]) -> Recording {
-        let maps = kept.iter().map(|index| &recorded.maps[*index]).enumerate();
+    /// `kept` are the maps of the object that a host has; `inner` lie in them, and have their numbers in the transcript.
+    pub fn new(
+        transcript: &Transcript,
+        recorded: &Recorded,
+        kept: &[usize],
+        inner: Vec<(usize, MapDef)>,
+    ) -> Recording {
+        let (in_maps, inner): (Vec<usize>, _) = inner.into_iter().unzip();
+        let kept = kept.iter().map(|index| &recorded.maps[*index]);
+        let maps = kept.chain(&in_maps).enumerate();
         let sections = recorded.sections.iter();
         let open = sections.filter(|(map, _)| !transcript.maps[**map].frozen);
         Recording {
@@ -36,6 +47,7 @@ impl Recording {
                 sections: open.map(|(map, name)| (*map, name.clone())).collect(),
                 programs: recorded.programs.clone(),
             },
+            inner,
         }
     }
 }

@@ -21,8 +21,8 @@ const ENUMERATIONS: [(&str, &str, &str); 3] = [
     ("scx_cpu_release_args", "reason", "scx_cpu_preempt_reason"),
 ];
 
-/// The table of ops.
-const OPS: &str = "sched_ext_ops";
+/// The tables of ops.
+const OPS: [&str; 2] = ["sched_ext_ops", "sched_ext_ops_cid"];
 
 /// The types of each version, from the debug information of the shadow headers.
 #[derive(Clone, Debug)]
@@ -129,13 +129,10 @@ impl<'t> Converter<'t> {
         }
     }
 
-    /// Adds the types by which a loader finds that the kernel takes a table of ops (`struct bpf_struct_ops_value`).
+    /// Adds the types by which a loader finds that the kernel takes tables of ops (`struct bpf_struct_ops_value`).
     fn struct_ops(&mut self) {
         /// Bytes of a cache line, to which the table is aligned.
         const LINE: u32 = 64;
-        let Some(&ops) = self.btf.named(OPS).first() else {
-            return;
-        };
         let word = self.integer(4, false);
         let member = |name: &str, type_id, bytes: u32| Member {
             name: name.to_owned(),
@@ -147,10 +144,15 @@ impl<'t> Converter<'t> {
         let common = self
             .btf
             .add("bpf_struct_ops_common_value", Kind::Struct(common), 8);
-        let size = (LINE + self.btf.size(ops)).next_multiple_of(LINE);
-        let value = vec![member("common", common, 0), member("data", ops, LINE)];
-        self.btf
-            .add(&format!("bpf_struct_ops_{OPS}"), Kind::Struct(value), size);
+        for name in OPS {
+            let Some(&ops) = self.btf.named(name).first() else {
+                continue;
+            };
+            let size = (LINE + self.btf.size(ops)).next_multiple_of(LINE);
+            let value = vec![member("common", common, 0), member("data", ops, LINE)];
+            let name = format!("bpf_struct_ops_{name}");
+            self.btf.add(&name, Kind::Struct(value), size);
+        }
     }
 
     /// Adds the type of a function.

@@ -1,10 +1,14 @@
-//! CPUs, idle tracking (kernel/sched/ext/idle.c) and CPU masks (kernel/bpf/cpumask.c).
+//! CPUs, idle tracking (kernel/sched/ext/idle.c), CPU masks (kernel/bpf/cpumask.c) and CPUs by cid (kernel/sched/ext/cid.c).
 
+use schedlab_engine::policy::OpKind;
 use schedlab_machine::CAPACITY_SCALE;
 use schedlab_trace::CpuId;
 
+use super::task;
+use crate::cids::{Topo, invalid};
 use crate::host::{Context, IdleMask};
 use crate::layout::{CpuMask, Task};
+use crate::maps::EINVAL;
 
 /// `scx_bpf_kick_cpu()`.
 pub extern "C" fn kick(context: Context, cpu: i32, flags: u64) {
@@ -244,5 +248,150 @@ pub extern "C" fn any_distribute(context: Context, a: *const CpuMask, b: *const 
             cpu.0
         }
         None => nr_cpus as u32,
+    }
+}
+
+/// Returns the CPU of a cid; a cid that is not there ends the scheduler (`scx_cid_to_cpu()`).
+fn cpu_of_cid(context: Context, cid: i32) -> Option<i32> {
+    let cpu = context.with(|host| host.cids.cpu(cid));
+    if cpu.is_none() {
+        context.ask(|kernel| kernel.violation(invalid(cid)));
+    }
+    cpu
+}
+
+/// The DSQ that a scheduler means.
+pub fn dsq_of_cid(context: Context, id: u64) -> u64 {
+    match context.with(|host| host.cids.dsq(id)) {
+        Ok(id) => id,
+        Err((id, what)) => {
+            context.ask(|kernel| kernel.violation(what));
+            id
+        }
+    }
+}
+
+/// `scx_bpf_cid_to_cpu()`.
+pub fn cid_to_cpu(context: Context, cid: i32) -> i32 {
+    context.charge_kfunc();
+    cpu_of_cid(context, cid).unwrap_or(EINVAL as i32)
+}
+
+/// `scx_bpf_cpu_to_cid()`.
+pub fn cpu_to_cid(context: Context, cpu: i32) -> i32 {
+    context.charge_kfunc();
+    match context.with(|host| host.cids.cid(cpu)) {
+        Some(cid) => cid,
+        None => {
+            context.ask(|kernel| kernel.violation(format!("invalid CPU {cpu}")));
+            EINVAL as i32
+        }
+    }
+}
+
+/// `scx_bpf_cid_topo()`.
+pub fn cid_topo(context: Context, cid: i32, out: *mut Topo) {
+    context.charge_kfunc();
+    let found = context.with(|host| host.cids.topo(cid));
+    if found.is_none() {
+        cpu_of_cid(context, cid);
+    }
+    // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
+    unsafe { out.write_unaligned(found.unwrap_or(Topo::NONE)) };
+}
+
+/// `scx_bpf_cid_override()`: `bytes` is the size of a word for each CPU.
+pub fn cid_override(context: Context, of_cpu: *const i32, bytes: u32) {
+    context.charge_kfunc();
+    context.may_sleep("scx_bpf_cid_override");
+    if context.op() != Some(OpKind::Init) {
+        context.fault(
+            "scx_bpf_cid_override() was called elsewhere than in ops.init(), which the kernel's verifier refuses"
+                .to_owned(),
+        );
+    }
+    let nr_cpus = context.with(|host| host.nr_cpus);
+    let expected = nr_cpus * size_of::<i32>();
+    let set = match bytes as usize == expected {
+        // SAFETY: the policy says how many there are; a wild pointer faults, and that is caught.
+        true => unsafe {
+            let of_cpu: Vec<i32> = (0..nr_cpus)
+                .map(|cpu| of_cpu.add(cpu).read_unaligned())
+                .collect();
+            context.with(|host| host.cids.set(&of_cpu))
+        },
+        false => Err(format!(
+            "scx_bpf_cid_override: expected {expected} bytes, got {bytes}"
+        )),
+    };
+    if let Err(what) = set {
+        context.ask(|kernel| kernel.violation(what));
+    }
+}
+
+/// `scx_bpf_nr_cids()`: as many as CPUs that could be there.
+pub fn nr_cids(context: Context) -> u32 {
+    context.charge_kfunc();
+    context.with(|host| host.nr_cpus as u32)
+}
+
+/// `scx_bpf_nr_online_cids()`.
+pub fn nr_online_cids(context: Context) -> u32 {
+    context.charge_kfunc();
+    context.ask(|kernel| kernel.online_mask()).len() as u32
+}
+
+/// `scx_bpf_this_cid()`.
+pub fn this_cid(context: Context) -> i32 {
+    context.charge_kfunc();
+    context.with(|host| {
+        let cpu = host.cpu() as i32;
+        host.cids.cid(cpu).unwrap_or(EINVAL as i32)
+    })
+}
+
+/// `scx_bpf_task_cid()`.
+pub fn task_cid(context: Context, p: *const Task) -> i32 {
+    context.charge_kfunc();
+    // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
+    let cpu = unsafe { (&raw const (*p).lab_cpu).read() };
+    context.with(|host| host.cids.cid(cpu).unwrap_or(EINVAL as i32))
+}
+
+/// `scx_bpf_cid_curr()`.
+pub fn cid_curr(context: Context, cid: i32) -> *mut Task {
+    match cpu_of_cid(context, cid) {
+        Some(cpu) => task::cpu_curr(context, cpu),
+        None => std::ptr::null_mut(),
+    }
+}
+
+/// `scx_bpf_kick_cid()`.
+pub fn kick_cid(context: Context, cid: i32, flags: u64) {
+    if let Some(cpu) = cpu_of_cid(context, cid) {
+        kick(context, cpu, flags);
+    }
+}
+
+/// `scx_bpf_cidperf_cap()`.
+pub fn cidperf_cap(context: Context, cid: i32) -> u32 {
+    match cpu_of_cid(context, cid) {
+        Some(cpu) => cpuperf_cap(context, cpu),
+        None => CAPACITY_SCALE,
+    }
+}
+
+/// `scx_bpf_cidperf_cur()`.
+pub fn cidperf_cur(context: Context, cid: i32) -> u32 {
+    match cpu_of_cid(context, cid) {
+        Some(cpu) => cpuperf_cur(context, cpu),
+        None => CAPACITY_SCALE,
+    }
+}
+
+/// `scx_bpf_cidperf_set()`.
+pub fn cidperf_set(context: Context, cid: i32, perf: u32) {
+    if let Some(cpu) = cpu_of_cid(context, cid) {
+        cpuperf_set(context, cpu, perf);
     }
 }

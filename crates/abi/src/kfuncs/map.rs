@@ -28,7 +28,7 @@ pub fn with<R>(context: Context, map: *const u64, f: impl FnOnce(&mut Map, usize
     let number = unsafe { map.read() } as usize;
     let result = context.with(|host| {
         let cpu = host.cpu();
-        let known = host.maps.list.get_mut(number)?;
+        let known = host.maps.get_mut(number)?;
         (known.variable == map).then(|| f(known, cpu))
     });
     match result {
@@ -80,9 +80,25 @@ pub extern "C" fn lookup(context: Context, map: *const u64, at: *const u8) -> *m
         map.lookup(key(map, at), cpu)
     });
     if value.is_null() {
-        check_kind(context, map, "bpf_map_lookup_elem", Map::is_keyed);
+        return lookup_map(context, map, at);
     }
     value
+}
+
+/// The map of a key in a map of maps (`array_of_map_lookup_elem()`, `htab_of_map_lookup_elem()`).
+#[cold]
+fn lookup_map(context: Context, map: *const u64, at: *const u8) -> *mut u8 {
+    check_kind(context, map, "bpf_map_lookup_elem", Map::has_elements);
+    let found = with(context, map, |map, _| map.map_of(key(map, at)));
+    let Some(number) = found else {
+        return std::ptr::null_mut();
+    };
+    context.with(|host| {
+        let inner = host.maps.get_mut(number);
+        inner.map_or(std::ptr::null_mut(), |inner| {
+            inner.variable.cast_mut().cast()
+        })
+    })
 }
 
 /// `bpf_map_lookup_percpu_elem()`.
@@ -396,7 +412,7 @@ pub fn ring_reserve(context: Context, of: *const u64, bytes: u64, flags: u64) ->
 pub fn ring_release(context: Context, record: *mut u8) {
     context.charge_kfunc();
     let is_one = context.with(|host| {
-        let mut maps = host.maps.list.iter_mut();
+        let mut maps = host.maps.all_mut();
         maps.any(|map| map.release(record))
     });
     if !is_one {

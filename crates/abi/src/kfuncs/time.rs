@@ -91,7 +91,7 @@ pub extern "C" fn timer_init(
         return EBUSY;
     }
     let around = context.with(|host| {
-        let mut maps = host.maps.list.iter_mut();
+        let mut maps = host.maps.all_mut();
         maps.find_map(|map| map.value_around(timer as usize))
     });
     let Some((key, value)) = around else {

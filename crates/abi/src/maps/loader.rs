@@ -1,10 +1,22 @@
 //! A loader's access to maps, by whole values (kernel/bpf/syscall.c).
 
+use std::collections::BTreeMap;
 use std::ptr;
 
 use super::{EINVAL, EOPNOTSUPP, Map, Store};
 use crate::arena::Arena;
+use crate::map_def::kind;
 use crate::memory::PAGE;
+
+/// The key behind another one in a table.
+fn behind<T>(table: &BTreeMap<Box<[u8]>, T>, key: Option<&[u8]>) -> Option<Vec<u8>> {
+    let behind = key.filter(|key| table.contains_key(*key));
+    let mut keys = table.keys().map(|key| key.to_vec());
+    match behind {
+        Some(key) => keys.find(|known| known.as_slice() > key),
+        None => keys.next(),
+    }
+}
 
 impl Map {
     /// How many values a key has for a loader.
@@ -57,7 +69,7 @@ impl Map {
     /// The key behind another one; the first behind one that is not there, or without one.
     pub fn key_behind(&mut self, key: Option<&[u8]>) -> Option<Vec<u8>> {
         match &self.store {
-            Store::Array { .. } => {
+            Store::Array { .. } | Store::Maps(_) if self.def.kind != kind::HASH_OF_MAPS => {
                 let number = key
                     .and_then(|key| key.try_into().ok())
                     .map(u32::from_ne_bytes);
@@ -67,14 +79,8 @@ impl Map {
                 };
                 (next < self.def.max_entries).then(|| next.to_ne_bytes().to_vec())
             }
-            Store::Hash { index, .. } => {
-                let behind = key.filter(|key| index.contains_key(*key));
-                let mut keys = index.keys().map(|key| key.to_vec());
-                match behind {
-                    Some(key) => keys.find(|known| known.as_slice() > key),
-                    None => keys.next(),
-                }
-            }
+            Store::Hash { index, .. } => behind(index, key),
+            Store::Maps(slots) => behind(slots, key),
             _ => None,
         }
     }
@@ -145,7 +151,7 @@ mod tests {
     use crate::map_def::tests::def;
 
     fn maps(kind: u32, entries: u32) -> Maps {
-        Maps::new(&[def(kind, 4, 12, entries)], 2).unwrap()
+        Maps::new(&[def(kind, 4, 12, entries)], &[], 2).unwrap()
     }
 
     #[test]

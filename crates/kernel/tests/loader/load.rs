@@ -6,6 +6,7 @@
 //! - `set NAME NUMBER`: a variable of `.rodata`;
 //! - `run PROGRAM NUMBER`: by `BPF_PROG_TEST_RUN`; `check PROGRAM NUMBER LEFT`: must leave a number;
 //! - `put MAP KEY NUMBER`: must be there afterwards; `try MAP KEY NUMBER`: may fail; `get MAP KEY`: looks it up;
+//! - `inner MAP KEY ENTRIES`: makes a queue of numbers and puts it into a map of maps;
 //! - `attach PROGRAM`: before the ops;
 //! - `beside OBJECT`: loads another object first, and lets it run its program `prepare`;
 //! - `lies OBJECT`: opens another object first, and does not load it;
@@ -13,11 +14,14 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Enum, Enum64, Var};
-use libbpf_rs::{MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject, ProgramInput};
+use libbpf_rs::{
+    MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, ProgramInput, libbpf_sys,
+};
 
 fn main() {
     if let Err(error) = load() {
@@ -110,7 +114,7 @@ fn load() -> Result<(), Box<dyn Error>> {
             "inverted" => (0, 0),
             "attach" | "beside" | "lies" => (1, 0),
             "get" | "set" | "run" => (1, 1),
-            "put" | "try" | "check" => (1, 2),
+            "put" | "try" | "check" | "inner" => (1, 2),
             other => return Err(format!("`{other}` is no work").into()),
         };
         let name = match names {
@@ -173,6 +177,23 @@ fn load() -> Result<(), Box<dyn Error>> {
                     }
                 }
                 println!("{name} has {:?}", map.lookup(&key, MapFlags::ANY)?);
+            }
+            "inner" => {
+                let outer = object.maps().find(|it| it.name() == name.as_str());
+                let outer = outer.ok_or("there is no such map")?;
+                let key = (values[0] as u32).to_le_bytes();
+                let options = libbpf_sys::bpf_map_create_opts {
+                    sz: size_of::<libbpf_sys::bpf_map_create_opts>() as u64,
+                    ..Default::default()
+                };
+                let kind = libbpf_rs::MapType::Queue;
+                let entries = values[1] as u32;
+                let inner = MapHandle::create(kind, None::<&str>, 0, 8, entries, &options)?;
+                let descriptor = inner.as_fd().as_raw_fd().to_le_bytes();
+                outer.update(&key, &descriptor, MapFlags::ANY)?;
+                if outer.lookup(&key, MapFlags::ANY)?.map(|id| id.len()) != Some(4) {
+                    return Err(format!("{name} has no map at {}", values[0]).into());
+                }
             }
             "attach" => {
                 let program = object.progs_mut().find(|it| it.name() == name.as_str());

@@ -93,9 +93,17 @@ KFUNC(struct task_struct *, bpf_task_acquire, struct task_struct *p);
 KFUNC(struct task_struct *, bpf_task_from_pid, s32 pid);
 KFUNC(struct task_struct *, bpf_task_from_vpid, s32 vpid);
 KFUNC(void, bpf_task_release, struct task_struct *p);
+KFUNC(struct task_struct *, scx_bpf_cid_curr, s32 cid);
+KFUNC(void, scx_bpf_cid_override, const s32 *cpu_to_cid, u32 cpu_to_cid__sz);
+KFUNC(s32, scx_bpf_cid_to_cpu, s32 cid);
+KFUNC(void, scx_bpf_cid_topo, s32 cid, struct scx_cid_topo *out__uninit);
+KFUNC(u32, scx_bpf_cidperf_cap, s32 cid);
+KFUNC(u32, scx_bpf_cidperf_cur, s32 cid);
+KFUNC(void, scx_bpf_cidperf_set, s32 cid, u32 perf);
 KFUNC(struct task_struct *, scx_bpf_cpu_curr, s32 cpu);
 KFUNC(s32, scx_bpf_cpu_node, s32 cpu);
 KFUNC(struct rq *, scx_bpf_cpu_rq, s32 cpu);
+KFUNC(s32, scx_bpf_cpu_to_cid, s32 cpu);
 KFUNC(u32, scx_bpf_cpuperf_cap, s32 cpu);
 KFUNC(u32, scx_bpf_cpuperf_cur, s32 cpu);
 KFUNC(void, scx_bpf_cpuperf_set, s32 cpu, u32 perf);
@@ -127,11 +135,14 @@ KFUNC(const struct cpumask *, scx_bpf_get_idle_smtmask, void);
 KFUNC(const struct cpumask *, scx_bpf_get_idle_smtmask_node, s32 node);
 KFUNC(const struct cpumask *, scx_bpf_get_online_cpumask, void);
 KFUNC(const struct cpumask *, scx_bpf_get_possible_cpumask, void);
+KFUNC(void, scx_bpf_kick_cid, s32 cid, u64 flags);
 KFUNC(void, scx_bpf_kick_cpu, s32 cpu, u64 flags);
 KFUNC(struct rq *, scx_bpf_locked_rq, void);
 KFUNC(u64, scx_bpf_now, void);
+KFUNC(u32, scx_bpf_nr_cids, void);
 KFUNC(u32, scx_bpf_nr_cpu_ids, void);
 KFUNC(u32, scx_bpf_nr_node_ids, void);
+KFUNC(u32, scx_bpf_nr_online_cids, void);
 KFUNC(s32, scx_bpf_pick_any_cpu, const struct cpumask *cpus_allowed, u64 flags);
 KFUNC(s32, scx_bpf_pick_any_cpu_node, const struct cpumask *cpus_allowed, s32 node, u64 flags);
 KFUNC(s32, scx_bpf_pick_idle_cpu, const struct cpumask *cpus_allowed, u64 flags);
@@ -145,11 +156,13 @@ KFUNC(s32, scx_bpf_select_cpu_and, struct task_struct *p, s32 prev_cpu, u64 wake
 KFUNC(s32, scx_bpf_select_cpu_dfl, struct task_struct *p, s32 prev_cpu, u64 wake_flags,
       bool *is_idle);
 KFUNC(struct cgroup *, scx_bpf_task_cgroup, struct task_struct *p);
+KFUNC(s32, scx_bpf_task_cid, const struct task_struct *p);
 KFUNC(s32, scx_bpf_task_cpu, const struct task_struct *p);
 KFUNC(bool, scx_bpf_task_running, const struct task_struct *p);
 KFUNC(bool, scx_bpf_task_set_dsq_vtime, struct task_struct *p, u64 vtime);
 KFUNC(bool, scx_bpf_task_set_slice, struct task_struct *p, u64 slice);
 KFUNC(bool, scx_bpf_test_and_clear_cpu_idle, s32 cpu);
+KFUNC(s32, scx_bpf_this_cid, void);
 KFUNC(struct task_struct *, scx_bpf_tid_to_task, u64 tid);
 
 /*
