@@ -28,6 +28,9 @@ pub struct RecordArgs {
     /// Keep what perf wrote in this file, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub perf_data: Option<PathBuf>,
+    /// End the recording, and the command, when perf has written so much: 500M, 4G
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "4G")]
+    pub max_size: u64,
     /// Do not record system calls: less overhead, but sleeps and yields look like other waits
     #[arg(long)]
     pub no_calls: bool,
@@ -36,6 +39,17 @@ pub struct RecordArgs {
     /// The command, after `--`
     #[arg(last = true, required_unless_present = "duration", value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<std::ffi::OsString>,
+}
+
+/// Returns a size in bytes, at least the megabyte below which perf has written nothing yet.
+fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix('G') {
+        Some(number) => (number, 1 << 30),
+        None => (text.strip_suffix('M').unwrap_or_default(), 1 << 20),
+    };
+    let size = number.parse::<u64>().ok().filter(|&n| n > 0);
+    size.and_then(|n| n.checked_mul(unit))
+        .ok_or_else(|| "write a size from 1M in megabytes or gigabytes: 500M, 4G".to_owned())
 }
 
 /// How a recording becomes a program
@@ -136,4 +150,18 @@ pub struct ReplayArgs {
     pub json: Option<PathBuf>,
     #[command(flatten)]
     pub common: super::SimCommon,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(size("500M"), Ok(500 << 20));
+        assert_eq!(size("4G"), Ok(4 << 30));
+        for wrong in ["", "4", "G", "0M", "-1G", "1.5G", "4g", "99999999999999G"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -116,6 +116,7 @@ fn recorded_by(args: &AdviseArgs) -> RecordArgs {
         out: args.out.clone(),
         duration: None,
         perf_data: None,
+        max_size: 4 << 30,
         no_calls: false,
         reading: ReadingArgs {
             machine: args.machine.clone(),

@@ -123,6 +123,7 @@ fn perf(args: &RecordArgs, data: &Path) -> anyhow::Result<Option<String>> {
         "-B",
         "--no-bpf-event",
     ]);
+    perf.args(["--max-size", &format!("{}M", args.max_size >> 20)]);
     for event in EVENTS {
         perf.args(["-e", event]);
     }
@@ -154,6 +155,16 @@ fn perf(args: &RecordArgs, data: &Path) -> anyhow::Result<Option<String>> {
         bail!(
             "perf recorded nothing ({status}): it needs root or kernel.perf_event_paranoid=-1, tracefs, and a command that it finds"
         );
+    }
+    if data
+        .metadata()
+        .is_ok_and(|data| data.len() >= args.max_size)
+    {
+        tell(format!(
+            "the recording reached {} MB and ended there, and the command with it: --max-size allows more",
+            args.max_size >> 20
+        ));
+        return Ok(None);
     }
     Ok((!status.success() && args.duration.is_none())
         .then(|| format!("the command ended with {status}; it was recorded until then")))
