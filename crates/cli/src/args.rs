@@ -494,9 +494,9 @@ pub struct PublishedArgs {
     /// Only this machine [default: all that are published]
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
-    /// The scheduler whose figures were published, with its options
+    /// The scheduler whose figures were published, with its options [default: all that are published]
     #[arg(short, long, value_name = "SCHEDULER")]
-    pub scheduler: String,
+    pub scheduler: Option<String>,
     /// Runs of each, with the seeds SEED, SEED+1, …
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000), allow_negative_numbers = true)]
     pub repeat: u32,

@@ -310,6 +310,18 @@ impl Metric {
         !self.is_speedup() && ["score", "makespan_ns", "switch_ns"].contains(&name)
     }
 
+    /// Returns the kind of figures that it belongs to, as [`accuracy`] counts them.
+    pub fn family(&self) -> &'static str {
+        match self.measure().0 {
+            "lock.runqueue.contention_pct" => "lock contention",
+            "lock.runqueue.hold_ns_mean" | "lock.runqueue.hold_ns_max" => "lock holds",
+            "lock.runqueue.wait_ns_mean" | "lock.runqueue.wait_ns_max" => "lock waits",
+            "runqueue.len_mean" | "runqueue.len_max" => "run queue",
+            "schedule.calls" | "schedule.examined_mean" => "calls of schedule()",
+            _ => "throughput",
+        }
+    }
+
     /// Returns its value of each run on so many CPUs that ended as it should and has one; not finite where a speedup
     /// is not.
     fn values(&self, runs: &[RunResult], cpus: u32) -> Vec<f64> {
@@ -432,10 +444,119 @@ pub fn compare(figures: &[Figure], runs: &[RunResult]) -> Vec<(&'static Metric, 
         .collect()
 }
 
+/// Distances of simulated figures from the published ones of one kind.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Accuracy {
+    /// The kind of figures.
+    pub of: String,
+    /// The larger one divided by the smaller one, of each published figure.
+    factors: Vec<f64>,
+}
+
+impl Accuracy {
+    /// Returns the number of published figures.
+    pub fn figures(&self) -> usize {
+        self.factors.len()
+    }
+
+    /// Returns the share of figures that are at most `factor` times too large or too small, in percent.
+    pub fn within_pct(&self, factor: f64) -> f64 {
+        let near = self.factors.iter().filter(|&&one| one <= factor).count();
+        near as f64 * 100.0 / self.factors.len() as f64
+    }
+
+    /// Returns the median of the factors; infinite if most figures have no simulated value.
+    pub fn median(&self) -> f64 {
+        stats::median(&self.factors).unwrap_or(f64::INFINITY)
+    }
+}
+
+/// Counts how near simulated figures are to published ones: by kind of figure, by workload, and all together.
+///
+/// A figure without a simulated value, and a pair of which one is 0, is infinitely far away.
+pub fn accuracy<'a>(
+    compared: impl IntoIterator<Item = (&'a str, &'a Metric, &'a [Compared])>,
+) -> Vec<Accuracy> {
+    let (mut families, mut workloads) = (Vec::new(), Vec::new());
+    let mut all = Accuracy {
+        of: "all".to_owned(),
+        factors: Vec::new(),
+    };
+    let add = |kinds: &mut Vec<Accuracy>, of: &str, factor: f64| match kinds
+        .iter_mut()
+        .find(|kind| kind.of == of)
+    {
+        Some(kind) => kind.factors.push(factor),
+        None => kinds.push(Accuracy {
+            of: of.to_owned(),
+            factors: vec![factor],
+        }),
+    };
+    for (workload, metric, cells) in compared {
+        for cell in cells {
+            let Some(published) = cell.published else {
+                continue;
+            };
+            let factor = match cell.simulated {
+                Some(simulated) if simulated == published => 1.0,
+                Some(simulated) => {
+                    let ratio = simulated / published;
+                    // NaN, of a negative or no quotient, counts as far away.
+                    ratio.max(1.0 / ratio)
+                }
+                None => f64::INFINITY,
+            };
+            add(&mut families, metric.family(), factor);
+            add(&mut workloads, workload, factor);
+            all.factors.push(factor);
+        }
+    }
+    families.extend(workloads);
+    families.push(all);
+    families
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Measures;
+
+    #[test]
+    fn accuracy_counts_factors_by_kind_and_workload() {
+        let cell = |published, simulated| Compared {
+            cpus: 2,
+            published,
+            simulated,
+            without: 0,
+            spread: None,
+            met: None,
+        };
+        let holds = [
+            cell(Some(10.0), Some(13.0)),
+            cell(Some(13.0), Some(10.0)),
+            cell(Some(10.0), Some(25.0)),
+            cell(None, Some(1.0)),
+        ];
+        let contention = [cell(Some(0.0), Some(1.0)), cell(Some(5.0), None)];
+        let found = accuracy([
+            ("chat", Metric::find("hold_mean").unwrap(), &holds[..]),
+            (
+                "tpch",
+                Metric::find("contention_pct").unwrap(),
+                &contention[..],
+            ),
+            ("tpch", Metric::find("hold_max").unwrap(), &holds[..1]),
+        ]);
+        let of = |name: &str| found.iter().find(|one| one.of == name).unwrap();
+        assert_eq!(of("lock holds").figures(), 4);
+        assert_eq!(of("lock holds").within_pct(1.3), 75.0);
+        assert_eq!(of("lock holds").within_pct(2.5), 100.0);
+        assert_eq!(of("lock holds").median(), 1.3);
+        assert_eq!(of("lock contention").within_pct(1_000.0), 0.0);
+        assert_eq!(of("chat").figures(), 3);
+        assert_eq!(of("tpch").figures(), 3);
+        assert_eq!((of("all").figures(), of("all").within_pct(2.0)), (6, 50.0));
+    }
 
     #[test]
     fn the_built_in_figures_are_read() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use schedlab_experiments::{Meant, Studies};
 use schedlab_report::Value;
-use schedlab_report::export::published::render;
+use schedlab_report::export::published::{render, render_accuracy};
 use schedlab_report::export::view::View;
 use schedlab_report::published::{self, Figure};
 use schedlab_sim::{Scheduler, SimSpec};
@@ -28,8 +28,8 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
             published::read(&name, &text)?
         }
     };
-    let scheduler = Scheduler::parse(&args.scheduler);
-    let groups = groups(&figures, args, &scheduler)?;
+    let scheduler = args.scheduler.as_deref().map(Scheduler::parse);
+    let groups = groups(&figures, args, scheduler.as_ref())?;
     let mut specs = Vec::new();
     for group in &groups {
         for repetition in 0..u64::from(args.repeat) {
@@ -57,6 +57,7 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
     let outputs = Files::json(args.json.as_deref())?;
     let results = sim::simulate(&runs, &args.common)?;
     let mut text = String::new();
+    let mut all = Vec::new();
     for group in &groups {
         let mine = |spec: &SimSpec| {
             spec.workload == group.workload
@@ -86,11 +87,9 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
                 Some(Value::Text(unit)) => Some(unit.as_str()),
                 _ => None,
             });
-        text.push_str(&render(
-            &title,
-            unit,
-            &published::compare(&group.figures, &runs),
-        ));
+        let compared = published::compare(&group.figures, &runs);
+        text.push_str(&render(&title, unit, &compared));
+        all.push((group.workload.as_str(), compared));
         for run in runs.iter().filter(|run| !run.is_done()) {
             let _ = writeln!(
                 text,
@@ -101,6 +100,15 @@ pub fn run(args: &PublishedArgs) -> anyhow::Result<Status> {
                 run.replay
             );
         }
+    }
+    if groups.len() > 1 {
+        let rows = all.iter().flat_map(|(workload, compared)| {
+            let name = workload.split(':').next().unwrap_or_default();
+            compared
+                .iter()
+                .map(move |(metric, cells)| (name, *metric, cells.as_slice()))
+        });
+        let _ = write!(text, "\n{}", render_accuracy(&published::accuracy(rows)));
     }
     deliver_text(&results, &text, &View::of_width(width()), outputs)
 }
@@ -119,7 +127,7 @@ struct Group {
 fn groups(
     figures: &[Figure],
     args: &PublishedArgs,
-    scheduler: &Scheduler,
+    scheduler: Option<&Scheduler>,
 ) -> anyhow::Result<Vec<Group>> {
     let studies = Studies::builtin();
     let mut groups: Vec<Group> = Vec::new();
@@ -129,7 +137,7 @@ fn groups(
             continue;
         };
         let meant = studies.meant(figure);
-        let is_wanted = is_of(figure, &meant, scheduler)
+        let is_wanted = scheduler.is_none_or(|scheduler| is_of(figure, &meant, scheduler))
             && published::Metric::find(&figure.metric).is_some()
             && args.workload.as_ref().is_none_or(|asked| {
                 [&figure.workload, &meant.workload]
@@ -144,9 +152,9 @@ fn groups(
             continue;
         }
         // Options of one's own are what is to be simulated; otherwise it is what the study had.
-        let simulated = match scheduler.options.is_empty() {
-            true => Scheduler::parse(&meant.scheduler),
-            false => scheduler.clone(),
+        let simulated = match scheduler {
+            Some(own) if !own.options.is_empty() => own.clone(),
+            _ => Scheduler::parse(&meant.scheduler),
         };
         let same = |group: &&mut Group| {
             group.workload == meant.workload
@@ -208,24 +216,26 @@ fn same_workload(one: &str, other: &str, cpus: u32) -> bool {
 }
 
 /// Returns the choices for a request that matches no published figure.
-fn nothing(figures: &[Figure], studies: &Studies, scheduler: &Scheduler) -> String {
+fn nothing(figures: &[Figure], studies: &Studies, scheduler: Option<&Scheduler>) -> String {
     let figures = || {
         let usable = |figure: &&Figure| figure.cpus.is_some() && !figure.machine.is_empty();
         figures.iter().filter(usable)
     };
     let mine: Vec<_> = figures()
-        .filter(|figure| is_of(figure, &studies.meant(figure), scheduler))
+        .filter(|figure| {
+            scheduler.is_none_or(|scheduler| is_of(figure, &studies.meant(figure), scheduler))
+        })
         .collect();
     let list = |mut known: Vec<String>| {
         known.sort();
         known.dedup();
         known.join(", ")
     };
+    let name = scheduler.map_or("any scheduler", |scheduler| &scheduler.name);
     if mine.is_empty() {
         let schedulers = figures().map(|figure| figure.scheduler.clone()).collect();
         return format!(
-            "nothing is published of scheduler `{}`; there is of {}",
-            scheduler.name,
+            "nothing is published of scheduler `{name}`; there is of {}",
             list(schedulers)
         );
     }
@@ -234,8 +244,7 @@ fn nothing(figures: &[Figure], studies: &Studies, scheduler: &Scheduler) -> Stri
         .map(|figure| format!("{} on {}", figure.workload, figure.machine))
         .collect();
     format!(
-        "nothing is published of that workload and machine; there is of {}: {}",
-        scheduler.name,
+        "nothing is published of that workload and machine; there is of {name}: {}",
         list(usable)
     )
 }
@@ -254,7 +263,11 @@ mod tests {
             unreachable!("that is what was asked for");
         };
         let figures = published::read(published::BUILTIN_NAME, published::BUILTIN)?;
-        groups(&figures, &args, &Scheduler::parse(&args.scheduler))
+        groups(
+            &figures,
+            &args,
+            args.scheduler.as_deref().map(Scheduler::parse).as_ref(),
+        )
     }
 
     /// By the study's name of the scheduler and by ours.

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::export::number::{digits, grouped};
-use crate::published::{Aim, Compared, Metric};
+use crate::published::{Accuracy, Aim, Compared, Metric};
 use schedlab_trace::counted;
 
 /// Width of the first column.
@@ -76,6 +76,29 @@ pub fn render(title: &str, unit: Option<&str>, compared: &[(&Metric, Vec<Compare
             text,
             "\n{met} of {aims} aims met{without}; misses are marked *"
         );
+    }
+    text
+}
+
+/// Factors of which the share within them is shown.
+const FACTORS: [f64; 3] = [1.3, 1.5, 2.0];
+
+/// Returns how near simulated figures are to published ones, for a terminal.
+pub fn render_accuracy(kinds: &[Accuracy]) -> String {
+    let label = kinds.iter().map(|kind| kind.of.chars().count()).max();
+    let label = label.unwrap_or_default();
+    let mut text = "Share of the published figures that the simulated ones are near to, and the median factor\n\n".to_owned();
+    let _ = write!(text, "{:label$}  figures", "");
+    for factor in FACTORS {
+        let _ = write!(text, "  {:>5}", format!("{factor}x"));
+    }
+    text.push_str("  median\n");
+    for kind in kinds {
+        let _ = write!(text, "{:label$}  {:>7}", kind.of, kind.figures());
+        for factor in FACTORS {
+            let _ = write!(text, "  {:>3.0} %", kind.within_pct(factor));
+        }
+        let _ = writeln!(text, "  {:>6.2}", kind.median());
     }
     text
 }
