@@ -352,3 +352,46 @@ fn a_recalculation_does_not_hold_the_lock() {
         assert!(longest < 50_000.0, "{scheduler}: {longest} ns");
     }
 }
+
+/// A task that yields alone has a goodness of 0 in Linux 2.3.99, so each time the counters of all tasks are recalculated;
+/// ELSC lets it run on, and Linux 2.4 does nothing.
+#[test]
+fn a_yielder_alone_makes_linux_2_3_recalculate() {
+    let text = r#"{"tasks": {"a": {"loop": 1000, "run": 100, "yield": ""}}}"#;
+    let workload = file("yields-alone.json", text);
+    let recalculations = |scheduler: &str, cpus| {
+        let spec = SimSpec {
+            cpus: Some(cpus),
+            ..SimSpec::new(
+                workload.to_string_lossy(),
+                Scheduler::parse(scheduler),
+                "netfinity-5500",
+            )
+        };
+        number(&run(&spec), "schedule.recalculations")
+    };
+    for cpus in [1, 2] {
+        assert!(recalculations("dss:base=2_3_99", cpus) >= 1_000.0);
+        for scheduler in ["dss", "elsc", "elsc-heap"] {
+            assert!(recalculations(scheduler, cpus) < 10.0, "{scheduler}");
+        }
+    }
+}
+
+/// Java threads that yield at each read and write, in a room whose users take turns, are often alone.
+#[test]
+fn java_threads_yield_alone() {
+    let recalculations = |scheduler: &str, cpus| {
+        let workload = "volano:rooms=1,messages=20,runs=2,turns=room,io_yield=before";
+        let spec = SimSpec {
+            cpus: Some(cpus),
+            ..SimSpec::new(workload, Scheduler::parse(scheduler), "netfinity-7000")
+        };
+        number(&run(&spec), "schedule.recalculations")
+    };
+    for (cpus, times) in [(1, 3.0), (2, 10.0), (4, 30.0)] {
+        let elsc = recalculations("elsc", cpus);
+        let dss = recalculations("dss:base=2_3_99", cpus);
+        assert!(dss > times * elsc, "{cpus} CPUs: {dss} and {elsc}");
+    }
+}
