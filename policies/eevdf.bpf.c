@@ -26,6 +26,13 @@
  * - Placement, load, balancing and the moments around a context switch as in cfs.
  */
 #include <lab/lab.bpf.h>
+
+/*
+ * A CPU that becomes idle looks for a task however short it is idle, as -s kernel does:
+ * since Linux 5.16 it compares that with the measured cost of looking, some microseconds.
+ */
+#define FAIR_NEWIDLE_NS 0
+
 #include <lab/fair.h>
 
 char _license[] SEC("license") = "GPL";

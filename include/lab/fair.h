@@ -29,8 +29,13 @@
 /* A second, the most that options in µs may be, as in Linux: products with weights fit. */
 #define FAIR_OPTION_US_MAX	1000000
 
-/* A task that ran this recently has a warm cache; a CPU idle for less takes nothing. */
+/* A task that ran this recently has a warm cache. */
 #define FAIR_MIGRATION_COST_NS	500000
+
+/* A CPU that becomes idle, and is for less each time, takes nothing: up to Linux 5.15. Later policies define it before. */
+#ifndef FAIR_NEWIDLE_NS
+#define FAIR_NEWIDLE_NS		FAIR_MIGRATION_COST_NS
+#endif
 
 /* Most tasks that one balancing looks at. */
 #define FAIR_BALANCE_LOOKS	32
@@ -709,7 +714,7 @@ void BPF_STRUCT_OPS(fair_op_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_write(rq->curr, prev);
 	fair_advance(rq, now);
 	if (!prev && !rq->nr &&
-	    (lab_glance(rq->asked) || rq->idle_avg_ns >= FAIR_MIGRATION_COST_NS) &&
+	    (lab_glance(rq->asked) || rq->idle_avg_ns >= FAIR_NEWIDLE_NS) &&
 	    !fair_balance_idle(rq, now)) {
 		lab_irq_restore(flags);
 		return;

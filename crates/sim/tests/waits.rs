@@ -352,3 +352,67 @@ fn a_recalculation_does_not_hold_the_lock() {
         assert!(longest < 50_000.0, "{scheduler}: {longest} ns");
     }
 }
+
+/// A task that yields alone has a goodness of 0 in Linux 2.3.99, so each time the counters of all tasks are recalculated;
+/// ELSC lets it run on, and Linux 2.4 does nothing.
+#[test]
+fn a_yielder_alone_makes_linux_2_3_recalculate() {
+    let text = r#"{"tasks": {"a": {"loop": 1000, "run": 100, "yield": ""}}}"#;
+    let workload = file("yields-alone.json", text);
+    let recalculations = |scheduler: &str, cpus| {
+        let spec = SimSpec {
+            cpus: Some(cpus),
+            ..SimSpec::new(
+                workload.to_string_lossy(),
+                Scheduler::parse(scheduler),
+                "netfinity-5500",
+            )
+        };
+        number(&run(&spec), "schedule.recalculations")
+    };
+    for cpus in [1, 2] {
+        assert!(recalculations("dss:base=2_3_99", cpus) >= 1_000.0);
+        for scheduler in ["dss", "elsc", "elsc-heap"] {
+            assert!(recalculations(scheduler, cpus) < 10.0, "{scheduler}");
+        }
+    }
+}
+
+/// Java threads that yield at each read and write, in a room whose users take turns, are often alone.
+#[test]
+fn java_threads_yield_alone() {
+    let recalculations = |scheduler: &str, cpus| {
+        let workload = "volano:rooms=1,messages=20,runs=2,turns=room,io_yield=before";
+        let spec = SimSpec {
+            cpus: Some(cpus),
+            ..SimSpec::new(workload, Scheduler::parse(scheduler), "netfinity-7000")
+        };
+        number(&run(&spec), "schedule.recalculations")
+    };
+    for (cpus, times) in [(1, 3.0), (2, 10.0), (4, 30.0)] {
+        let elsc = recalculations("elsc", cpus);
+        let dss = recalculations("dss:base=2_3_99", cpus);
+        assert!(dss > times * elsc, "{cpus} CPUs: {dss} and {elsc}");
+    }
+}
+
+/// `eevdf` and the kernel's own class wake schbench's workers alike, although these sleep for 100 µs only: a CPU takes a task
+/// that waits, however short it is idle. It used to wait for idle times of 0.5 ms: 1.3 and 2.7 times the latency.
+#[test]
+fn short_idle_times_are_used() {
+    for cpus in [4, 16] {
+        let latency = |scheduler: &str| {
+            let spec = SimSpec {
+                cpus: Some(cpus),
+                ..SimSpec::new(
+                    "schbench:duration=5s",
+                    Scheduler::parse(scheduler),
+                    "laptop",
+                )
+            };
+            number(&run(&spec), "schbench.wakeup_ns_p99")
+        };
+        let (kernel, eevdf) = (latency("kernel"), latency("eevdf"));
+        assert!(eevdf < 1.2 * kernel, "{cpus} CPUs: {eevdf} and {kernel} ns");
+    }
+}

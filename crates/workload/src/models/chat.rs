@@ -26,6 +26,7 @@
 //! on its way out waking the next (ipc/sem.c, `update_queue`): `release=chain`.
 
 mod client;
+mod io_yield;
 mod server;
 
 use schedlab_trace::Duration;
@@ -57,6 +58,7 @@ pub(super) const MEASURES: &[Measure] = &[
     measure("chat.lock_sleeps", "", "sleeps after as many yields as `lock_yields` had not helped"),
     measure("chat.lock_acquisitions_per_message", "", "acquisitions for each message delivered"),
     measure("chat.lock_busy_per_acquisition", "", "busy attempts for each acquisition"),
+    measure("chat.io_yields", "", "yields at reads and writes of sockets (`io_yield`)"),
     measure("chat.queue_full", "", "times that a receive thread of the server waited because a recipient's queue was full (`server=queue`)"),
     measure("chat.queue_empty", "", "times that a send thread of the server waited because its queue was empty (`server=queue`)"),
 ];
@@ -126,6 +128,12 @@ pub(super) const MODEL: Model = Model {
             doc: "how the clients are released: each lets the next one go (Linux 2.4's semop), or all at once",
         },
         Param {
+            name: "turns",
+            kind: Kind::Choice(&["free", "room"]),
+            default: "free",
+            doc: "when a user sends: at any time, or in turn, once it has read what the users of its room before it have sent",
+        },
+        Param {
             name: "queue",
             kind: Kind::Count {
                 min: 1,
@@ -181,6 +189,12 @@ pub(super) const MODEL: Model = Model {
             kind: CPU_TIME,
             default: "2000001ns",
             doc: "that sleep (LinuxThreads, SPIN_SLEEP_DURATION)",
+        },
+        Param {
+            name: "io_yield",
+            kind: Kind::Choice(&["none", "before", "after"]),
+            default: "none",
+            doc: "whether a thread calls sched_yield() once for each read and write of a socket, and on which side of it",
         },
         Param {
             name: "lock_hold",
@@ -277,6 +291,16 @@ pub(super) fn rooms(
         }),
     });
     let gate = client::Gate::new(builder, options, 2 * nr_users as u64);
+    let in_turn = options.choice("turns") == "room";
+    let turns: Vec<Option<client::Turn>> = (0..nr_users)
+        .map(|user| {
+            in_turn.then(|| client::Turn {
+                semaphore: builder.object(ObjectSpec::Semaphore { initial: 0 }),
+                position: (user % users) as u64,
+                others: users as u64 - 1,
+            })
+        })
+        .collect();
     let mut client_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
     let mut server_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
     for room in 0..nr_users / users {
@@ -293,14 +317,18 @@ pub(super) fn rooms(
             let client_thread = |thread: usize, role: &str, behaviour| {
                 let comm = format!("c{role}{room}.{user}");
                 let working_set = options.bytes("working_set");
-                builder.spec(first + thread, comm, CLIENT_SPACE, working_set, behaviour)
+                let task =
+                    builder.spec(first + thread, comm, CLIENT_SPACE, working_set, behaviour);
+                io_yield::add(options, task)
             };
-            let send = client::Thread::sender(&workload, &gate, connection.up, between);
+            let turn = turns[room * users + user];
+            let send = client::Thread::sender(&workload, &gate, connection.up, between, turn);
             client_side.push(client_thread(0, "s", send));
             let receive =
-                client::Thread::receiver(&workload, &gate, connection.down, between);
+                client::Thread::receiver(&workload, &gate, connection.down, between, turn);
             client_side.push(client_thread(1, "r", receive));
-            server_side.extend(server.threads(builder, options, &workload, (first, room, user)));
+            let threads = server.threads(builder, options, &workload, (first, room, user));
+            server_side.extend(threads.map(|task| io_yield::add(options, task)));
         }
     }
     // Taken from the end, one by one.
@@ -401,6 +429,10 @@ mod tests {
             ",queue=1,full=yield",
             ",take=5,queue=3",
             ",wake=unlocked,queue=2",
+            ",io_yield=before",
+            ",io_yield=after,turns=room",
+            ",turns=room",
+            ",turns=room,read=all,io_yield=before",
             ",lock=room",
             ",lock=room,write=locked,take=3,queue=2",
             ",write=locked",
@@ -458,6 +490,31 @@ mod tests {
         assert_eq!(acquisitions, 2 * end.work as i64 + waits);
         assert!(end.counters.get("chat.lock_busy") > 0);
         assert!(end.yields > 0);
+    }
+
+    /// Each of a room's 4·2 messages is written once by a client and three times by the server, and read as often.
+    #[test]
+    fn a_yield_goes_with_each_read_and_write() {
+        for side in ["before", "after"] {
+            for server in ["queue", "direct"] {
+                let text = format!("rooms=1,users=4,messages=2,server={server},io_yield={side}");
+                let end = chat(&text, Order::RoundRobin);
+                assert_eq!(end.counters.get("chat.io_yields"), 2 * (4 * 2 + 4 * 2 * 3));
+            }
+        }
+    }
+
+    /// Each message is there before the next user of the room sends, so no socket ever holds two from clients.
+    #[test]
+    fn users_take_turns() {
+        let per_read = |text: &str| {
+            let end = chat(text, Order::UntilBlocked);
+            assert_eq!(end.work, 5 * 20 * 4);
+            end.counters.get("chat.server_messages_received") as f64
+                / end.counters.get("chat.server_reads") as f64
+        };
+        assert!(per_read("rooms=1,users=5,messages=20,read=all") > 1.5);
+        assert!(per_read("rooms=1,users=5,messages=20,read=all,turns=room") < 1.01);
     }
 
     #[test]

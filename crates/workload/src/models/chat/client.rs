@@ -171,6 +171,30 @@ pub(super) struct WarmUp {
     pub go: ObjectId,
 }
 
+/// A user's place in the order in which the users of a room send their messages, one each time.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// Posted by the user's receiver when the messages before the user's next one are there.
+    pub semaphore: ObjectId,
+    /// Users before it.
+    pub position: u64,
+    /// The other users of the room.
+    pub others: u64,
+}
+
+impl Turn {
+    /// Returns whether a user that has read `received` messages in this run is to send one now, if it
+    /// sends `messages` in all.
+    fn begins(&self, received: u64, messages: u64) -> bool {
+        let (round, place) = (received / self.others, received % self.others);
+        // The last user's place is a whole round.
+        if self.position == self.others {
+            return place == 0 && round > 0 && round <= messages;
+        }
+        place == self.position && round < messages
+    }
+}
+
 /// A user's sender or receiver.
 pub(super) struct Thread {
     gate: Gate,
@@ -180,6 +204,9 @@ pub(super) struct Thread {
     /// … and at its beginning.
     per_run: u64,
     runs: Option<Runs>,
+    turn: Option<Turn>,
+    /// Messages that a user sends in a run.
+    messages: u64,
     cpu: Duration,
     role: Role,
     step: Step,
@@ -193,12 +220,16 @@ enum Role {
 enum Step {
     Arrive,
     LetNextGo,
-    /// A message is to be made, or one is to be read.
+    /// A message is to be made when it is the user's turn, or one is to be read.
     Turn,
+    /// A message is to be made.
+    Make,
     Write,
     /// A read has returned.
     Received,
     Count(u32),
+    /// So many of the messages just read may begin the sender's turn.
+    Pass(u32),
     /// The main thread knows that the first run is over.
     WarmedUp,
     /// All others have ended their runs too.
@@ -211,6 +242,7 @@ impl Thread {
         gate: &Gate,
         socket: ObjectId,
         runs: Option<Runs>,
+        turn: Option<Turn>,
     ) -> Thread {
         Thread {
             gate: gate.clone(),
@@ -218,6 +250,8 @@ impl Thread {
             left: common.messages,
             per_run: common.messages,
             runs,
+            turn,
+            messages: common.messages,
             cpu: common.client_send_cpu,
             role: Role::Sender {
                 bytes: common.bytes,
@@ -232,6 +266,7 @@ impl Thread {
         gate: &Gate,
         socket: ObjectId,
         runs: Option<Runs>,
+        turn: Option<Turn>,
     ) -> Thread {
         Thread {
             gate: gate.clone(),
@@ -239,6 +274,8 @@ impl Thread {
             left: common.deliveries,
             per_run: common.deliveries,
             runs,
+            turn,
+            messages: common.messages,
             cpu: common.client_receive_cpu,
             role: Role::Receiver {
                 limit: common.read_limit,
@@ -289,9 +326,12 @@ impl Behaviour for Thread {
                 }
                 Step::Turn => match self.role {
                     Role::Sender { .. } => {
-                        self.step = Step::Write;
-                        if let Some(action) = compute(self.cpu, 1) {
-                            return action;
+                        self.step = Step::Make;
+                        if let Some(turn) = self.turn {
+                            // Nobody is before the first user's first message.
+                            if turn.position > 0 || self.left < self.per_run {
+                                return Action::Acquire(turn.semaphore);
+                            }
                         }
                     }
                     Role::Receiver { limit, .. } => {
@@ -302,6 +342,12 @@ impl Behaviour for Thread {
                         };
                     }
                 },
+                Step::Make => {
+                    self.step = Step::Write;
+                    if let Some(action) = compute(self.cpu, 1) {
+                        return action;
+                    }
+                }
                 Step::Write => {
                     let Role::Sender { bytes, sent } = &mut self.role else {
                         unreachable!("only senders write");
@@ -330,11 +376,21 @@ impl Behaviour for Thread {
                     }
                 }
                 Step::Count(n) => {
-                    self.step = Step::Turn;
+                    self.step = Step::Pass(n);
                     if self.runs.is_some_and(|runs| runs.warm_up.is_some()) {
                         continue;
                     }
                     return Action::Work(n);
+                }
+                Step::Pass(0) => self.step = Step::Turn,
+                Step::Pass(n) => {
+                    self.step = Step::Pass(n - 1);
+                    let received = self.per_run - self.left - u64::from(n - 1);
+                    if let Some(turn) = self.turn
+                        && turn.begins(received, self.messages)
+                    {
+                        return Action::Post(turn.semaphore);
+                    }
                 }
             }
         }
