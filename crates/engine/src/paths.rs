@@ -27,5 +27,6 @@ pub(crate) mod sched;
 pub(crate) mod shared;
 pub(crate) mod starter;
 pub(crate) mod syscall;
+pub(crate) mod tcp;
 pub(crate) mod wake;
 pub(crate) mod watchdog;

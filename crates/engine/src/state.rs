@@ -19,4 +19,5 @@ pub(crate) mod rt;
 pub(crate) mod shared;
 pub(crate) mod sorted;
 pub(crate) mod task;
+pub(crate) mod tcp;
 pub(crate) mod utilisation;

@@ -21,8 +21,8 @@ use crate::profile::{
 };
 use crate::shape::{TopologyFile, topology};
 use crate::{
-    Background, Machine, ProfileError, Provenance, SharedObject, SourceKind, background, cores,
-    shared,
+    Background, Machine, ProfileError, Provenance, SharedObject, SourceKind, Tcp, background,
+    cores, shared, tcp,
 };
 
 /// Keys that are about the profile and not of the machine.
@@ -67,6 +67,8 @@ struct ProfileFile {
     interference: Interference,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     shared: BTreeMap<String, SharedObject>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tcp: Option<Tcp>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     background: BTreeMap<String, Background>,
 }
@@ -258,6 +260,7 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         policy: file.policy,
         interference: file.interference,
         shared: file.shared,
+        tcp: file.tcp,
         background: file.background,
         provenance: sourced.iter().map(|one| one.provenance.clone()).collect(),
     };
@@ -266,6 +269,10 @@ fn parse(text: &str) -> Result<Machine, Fault> {
         .map(|(field, message)| (field.to_owned(), message))
         .chain(cores::complaint(&machine.core_kinds, &machine))
         .chain(shared::complaint(&machine.shared))
+        .chain(tcp::complaint(
+            machine.tcp.as_ref(),
+            machine.paths.socket_send_ns,
+        ))
         .chain(background::complaint(&machine.background));
     if let Some((field, message)) = complaints.next() {
         return Err(Fault::new(
@@ -564,6 +571,7 @@ impl From<&Machine> for ProfileFile {
             policy: machine.policy,
             interference: machine.interference,
             shared: machine.shared,
+            tcp: machine.tcp,
             background: machine.background,
         }
     }

@@ -15,6 +15,7 @@ pub mod profile;
 pub mod provenance;
 mod shape;
 pub mod shared;
+pub mod tcp;
 pub mod topology;
 
 pub use address::TaskAddresses;
@@ -26,4 +27,5 @@ pub use layout::Layout;
 pub use profile::{CAPACITY_SCALE, Calibration, CoreKind, LockKind, Machine, ProfileError, Timers};
 pub use provenance::{Provenance, SourceKind};
 pub use shared::{KernelPath, Scope, SharedObject};
+pub use tcp::Tcp;
 pub use topology::{Cpu, Numbering, Topology};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use schedlab_trace::{counted, nearest_of};
 
-use crate::{Background, Layout, Provenance, SharedObject, Topology};
+use crate::{Background, Layout, Provenance, SharedObject, Tcp, Topology};
 
 /// How the machine's kernel waits for a contended lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
@@ -277,6 +277,8 @@ pub struct Machine {
     pub interference: Interference,
     /// Objects of the kernel that calls of tasks share, by name; a call uses them in the order of the names.
     pub shared: BTreeMap<String, SharedObject>,
+    /// TCP over the loopback device; none: a socket passes each message on at once.
+    pub tcp: Option<Tcp>,
     /// Tasks that run beside any workload, by name.
     pub background: BTreeMap<String, Background>,
     /// Where each number is from, in the order of the file.

@@ -18,6 +18,8 @@ pub enum KernelPath {
     Send,
     /// A read of a socket.
     Receive,
+    /// A segment or an acknowledgement that goes through the loopback device, on a machine with a section `[tcp]`.
+    Transmit,
     /// A write to a pipe.
     PipeWrite,
     /// A read of a pipe.
@@ -32,9 +34,10 @@ pub enum KernelPath {
 
 impl KernelPath {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [KernelPath; 7] = [
+    pub const ALL: [KernelPath; 8] = [
         KernelPath::Send,
         KernelPath::Receive,
+        KernelPath::Transmit,
         KernelPath::PipeWrite,
         KernelPath::PipeRead,
         KernelPath::Futex,
@@ -49,7 +52,7 @@ impl KernelPath {
 
     /// Returns whether the call brings a message or takes one.
     pub fn has_message(self) -> bool {
-        self.has_object() && self != KernelPath::Futex
+        self.has_object() && !matches!(self, KernelPath::Futex | KernelPath::Transmit)
     }
 }
 
@@ -125,7 +128,9 @@ pub(crate) fn complaint(shared: &BTreeMap<String, SharedObject>) -> Option<(Stri
             return fault("paths", "must name a call, as in [\"send\", \"receive\"]");
         }
         let fits = |path: &KernelPath| match object.scope {
-            Scope::Machine | Scope::Process => true,
+            Scope::Machine => true,
+            // A packet is of no task.
+            Scope::Process => *path != KernelPath::Transmit,
             Scope::Object => path.has_object(),
             Scope::Message => path.has_message(),
         };

@@ -108,13 +108,25 @@ call's time in `paths`.
 
 | field | meaning |
 |---|---|
-| `paths` | the calls that use it: `send`, `receive`, `pipe-write`, `pipe-read`, `futex`, `fork`, `exit` |
+| `paths` | the calls that use it: `send`, `receive`, `pipe-write`, `pipe-read`, `futex`, `fork`, `exit`; with a section `[tcp]`, each packet through the loopback device: `transmit` |
 | `scope` | which calls use the same one: all of the `machine`, all of a `process`, all about an `object` (a socket, pipe or futex), the write and the read of a `message` |
 | `hold_ns` | how long its spin lock is held, besides accesses; without it, there is no lock. Of messages: the lock of the list of free buffers |
 | `atomics` | atomic operations on its first line, besides the lock's |
 | `lines` | further lines that a call writes; of messages, those besides the data |
 | `per_cpu` | of messages: free buffers that a CPU keeps; 64 without it |
 | `buckets` | of objects: so many locks, which they share by their number, as in a hash table |
+
+### Write TCP over loopback
+
+With a section `[tcp]`, a connection of `chat` or `volano` gathers messages while an acknowledgement is under way, as Linux does for
+programs that do not set `TCP_NODELAY`. Without it, a socket passes each message on at once.
+
+| field | meaning |
+|---|---|
+| `mss_bytes` | bytes of a full segment: a shorter one waits while a short one is unacknowledged |
+| `window_bytes` | bytes that a reader's end takes without being read |
+| `append_ns` | a write that only appends its message to the sender's queue; one that transmits takes `paths.socket_send_ns` |
+| `ack_ns` | an acknowledgement without data |
 
 ### Write the background
 

@@ -83,6 +83,7 @@ impl Slot {
             match spec {
                 ObjectSpec::Pipe { .. }
                 | ObjectSpec::Socket { .. }
+                | ObjectSpec::Tcp { .. }
                 | ObjectSpec::Listener { .. } => Slot::Stream {
                     size: AtomicU32::new(0),
                     room: std::mem::zeroed(),
@@ -363,7 +364,7 @@ impl Objects {
         let mut stream = |spec: &ObjectSpec| -> io::Result<Option<Stream>> {
             Ok(match *spec {
                 ObjectSpec::Pipe { capacity } => Some(new_pipe(capacity)?),
-                ObjectSpec::Socket { capacity } => {
+                ObjectSpec::Socket { capacity } | ObjectSpec::Tcp { capacity, .. } => {
                     let listener = match &mut listener {
                         Some(listener) => listener,
                         none => none.insert(listen()?),
@@ -383,7 +384,10 @@ impl Objects {
         let is_stream = |spec: &&ObjectSpec| {
             matches!(
                 spec,
-                ObjectSpec::Pipe { .. } | ObjectSpec::Socket { .. } | ObjectSpec::Listener { .. }
+                ObjectSpec::Pipe { .. }
+                    | ObjectSpec::Socket { .. }
+                    | ObjectSpec::Tcp { .. }
+                    | ObjectSpec::Listener { .. }
             )
         };
         2 * specs.iter().filter(is_stream).count() as u64

@@ -18,6 +18,11 @@ pub enum ObjectSpec {
     Pipe { capacity: u32 },
     /// One direction of a stream socket on loopback with a buffer of `capacity` bytes.
     Socket { capacity: u32 },
+    /// One direction of a TCP connection on loopback whose users did not set `TCP_NODELAY`, with buffers of `capacity`
+    /// bytes. The other direction is the next object after the first one, and the one before after the second.
+    ///
+    /// On a machine without a section `[tcp]`, and in a real program, it is a [`ObjectSpec::Socket`].
+    Tcp { capacity: u32, is_first: bool },
     /// A listening socket, with messages of `capacity` bytes in all for the connections that nobody has accepted yet.
     /// Any number of tasks waits for one; each connection wakes one of them.
     Listener { capacity: u32 },

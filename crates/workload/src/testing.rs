@@ -413,6 +413,7 @@ impl Executor {
         let object = self.object(to);
         let (ObjectSpec::Pipe { capacity }
         | ObjectSpec::Socket { capacity }
+        | ObjectSpec::Tcp { capacity, .. }
         | ObjectSpec::Listener { capacity }) = object.spec
         else {
             panic!("writes to {:?}", object.spec);

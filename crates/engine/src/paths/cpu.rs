@@ -195,6 +195,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.sleeps_end(c);
                     self.policy_timers_expired(c);
                 }
+                irq::ACK => self.delayed_acks(c),
                 irq::KICK => self.kick_cpus(c),
                 irq::DEFERRED => {
                     self.set_mode(c, CpuMode::Sched);

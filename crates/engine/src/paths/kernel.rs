@@ -206,6 +206,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         #[cfg(not(feature = "mutations"))]
         let mutation = None;
         let nr_cpus = machine.topology.nr_cpus();
+        let objects = workload.objects.iter();
+        let objects = objects.map(|spec| Object::new(spec, machine.tcp.as_ref()));
+        let objects = objects.collect();
         let nr_nodes = machine.topology.nr_nodes();
         let info = policy.info();
         let ops = Ops {
@@ -265,7 +268,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             big_kernel_lock: Cell::new(None),
             shared_objects: SharedObjects::new(&machine),
             idle: RefCell::new(IdleMasks::new(&machine)),
-            objects: RefCell::new(workload.objects.iter().map(Object::new).collect()),
+            objects: RefCell::new(objects),
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
             life: Life::default(),
@@ -363,7 +366,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn admit_starter(&self, tasks: Vec<TaskSpec>) {
         let mut objects = self.objects.borrow_mut();
         let done = ObjectId(objects.len() as u32);
-        objects.push(Object::new(&ObjectSpec::Event));
+        objects.push(Object::new(&ObjectSpec::Event, None));
         drop(objects);
         let spec = starter::spec(tasks, done);
         let cpu = self.allowed.as_ref().and_then(CpuSet::first);
@@ -559,6 +562,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.cpu(cpu).dl.expired.borrow_mut().push_back(task);
                 self.raise(cpu, crate::state::cpu::irq::REPLENISH, time)
             }
+            Event::Timer(cpu, Timer::Ack(object)) => self.ack_timer_expires(object, cpu, time),
             Event::Timer(_, Timer::Watchdog) => {
                 self.watchdog(time);
                 None
@@ -653,7 +657,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Marks an interrupt pending on `cpu`, which goes on if it can take interrupts now.
-    fn raise(&self, cpu: CpuId, irq: u32, time: u64) -> Option<CpuId> {
+    pub(crate) fn raise(&self, cpu: CpuId, irq: u32, time: u64) -> Option<CpuId> {
         self.raise_on(&self.cpus[cpu.index()], irq, time)
     }
 

@@ -32,26 +32,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         bytes: u32,
     ) {
         if self.shared_objects.are_there() {
-            self.use_shared_objects(c, p, path, object, bytes);
+            self.use_shared_objects(c, p.tgid, path, object);
+            if matches!(path, KernelPath::Send | KernelPath::PipeWrite) {
+                self.fill_buffer(c, p, path, bytes);
+            }
+        }
+    }
+
+    /// A packet of the connection `object` goes through the loopback device.
+    pub(crate) fn use_shared_by_packet(&self, c: &Cpu, object: ObjectId) {
+        if self.shared_objects.are_there() {
+            self.use_shared_objects(c, 0, KernelPath::Transmit, Some(object));
         }
     }
 
     #[inline(never)]
-    fn use_shared_objects(
-        &self,
-        c: &Cpu,
-        p: &Task,
-        path: KernelPath,
-        object: Option<ObjectId>,
-        bytes: u32,
-    ) {
+    fn use_shared_objects(&self, c: &Cpu, tgid: u32, path: KernelPath, object: Option<ObjectId>) {
         self.set_mode(c, CpuMode::Kernel);
         let object = object.map_or(0, |object| object.0);
         for &index in self.shared_objects.used_by(path) {
             let shared = &self.shared_objects.objects[usize::from(index)].1;
             let number = match shared.scope {
                 Scope::Machine | Scope::Message => 0,
-                Scope::Process => p.tgid,
+                Scope::Process => tgid,
                 Scope::Object => shared.buckets.map_or(object, |nr| object % nr),
             };
             let instance = self.shared_instance(index, number);
@@ -68,9 +71,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.charge(c, shared.hold_ns.unwrap_or(0));
                 self.spin_unlock(c, lock);
             }
-        }
-        if matches!(path, KernelPath::Send | KernelPath::PipeWrite) {
-            self.fill_buffer(c, p, path, bytes);
         }
     }
 

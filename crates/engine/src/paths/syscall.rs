@@ -22,12 +22,20 @@ use crate::state::shared::Buffer;
 use crate::state::task::{Class, Exec, Task, TaskState};
 
 /// How an effect ended.
-enum Effect {
+pub(crate) enum Effect {
     Done(Outcome),
     /// To be tried again when the task is woken.
     Wait,
     /// The action does not fit the object.
     Wrong(ObjectId),
+}
+
+/// How a message passes from its writer to its reader.
+enum StreamKind {
+    Pipe,
+    Socket,
+    /// As [`crate::paths::tcp`] has it.
+    Tcp,
 }
 
 /// Name of an action, for messages.
@@ -171,17 +179,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 paths.syscall_ns + paths.futex_ns
             }
             Action::Write { to, bytes } => {
-                let (path, ns) = match self.is_socket(*to) {
-                    true => (KernelPath::Send, paths.socket_send_ns),
-                    false => (KernelPath::PipeWrite, paths.pipe_ns),
+                let (path, ns) = match self.stream_kind(*to) {
+                    StreamKind::Pipe => (KernelPath::PipeWrite, paths.pipe_ns),
+                    StreamKind::Socket => (KernelPath::Send, paths.socket_send_ns),
+                    StreamKind::Tcp => (KernelPath::Send, self.append_ns()),
                 };
                 self.use_shared(c, p, path, Some(*to), *bytes);
                 paths.syscall_ns + ns
             }
             Action::Read { from, .. } => {
-                let (path, ns) = match self.is_socket(*from) {
-                    true => (KernelPath::Receive, paths.socket_recv_ns),
-                    false => (KernelPath::PipeRead, paths.pipe_ns),
+                let (path, ns) = match self.stream_kind(*from) {
+                    StreamKind::Pipe => (KernelPath::PipeRead, paths.pipe_ns),
+                    StreamKind::Socket | StreamKind::Tcp => {
+                        (KernelPath::Receive, paths.socket_recv_ns)
+                    }
                 };
                 self.use_shared(c, p, path, Some(*from), 0);
                 paths.syscall_ns + ns
@@ -256,11 +267,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         crate::state::costs::object_address(object.0)
     }
 
-    fn is_socket(&self, object: ObjectId) -> bool {
-        matches!(
-            self.objects.borrow().get(object.0 as usize),
-            Some(Object::Channel(channel)) if channel.socket
-        )
+    fn stream_kind(&self, object: ObjectId) -> StreamKind {
+        match self.objects.borrow().get(object.0 as usize) {
+            Some(Object::Channel(channel)) if channel.tcp.is_some() => StreamKind::Tcp,
+            Some(Object::Channel(channel)) if channel.socket => StreamKind::Socket,
+            _ => StreamKind::Pipe,
+        }
     }
 
     /// User code looks at an object.
@@ -697,7 +709,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// How pipes and sockets wake.
-    fn channel_wake(&self) -> u64 {
+    pub(crate) fn channel_wake(&self) -> u64 {
         if self.machine.sync_wakeups {
             wake::SYNC
         } else {
@@ -713,6 +725,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             if !channel.known_writers.contains(&p.id) {
                 channel.known_writers.push(p.id);
+            }
+            if channel.tcp.is_some() {
+                drop(objects);
+                return self.tcp_write(c, p, to, bytes);
             }
             // A message larger than the buffer passes when the buffer is empty.
             let fits = channel.used + u64::from(bytes) <= channel.capacity || channel.used == 0;
@@ -748,6 +764,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let Some(Object::Channel(channel)) = objects.get_mut(from.0 as usize) else {
                 return Effect::Wrong(from);
             };
+            if channel.tcp.is_some() && !channel.messages.is_empty() {
+                drop(objects);
+                return self.tcp_read(c, from, limit);
+            }
             if channel.messages.is_empty() {
                 if p.granted.take() {
                     return Effect::Done(Outcome::Closed);

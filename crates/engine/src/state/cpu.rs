@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockPath, TaskId};
+use schedlab_workload::ObjectId;
 
 use crate::contract::policy::{OpKind, ThisCpu, TimerId};
 use crate::state::costs::{Costs, FULL_SPEED};
@@ -31,6 +32,8 @@ pub(crate) mod irq {
     pub const HRTICK: u32 = 1 << 7;
     /// Periods of throttled deadline tasks begin.
     pub const REPLENISH: u32 = 1 << 8;
+    /// Acknowledgements of TCP have been delayed for long enough.
+    pub const ACK: u32 = 1 << 9;
 }
 
 /// The event for which a suspended CPU waits.
@@ -207,6 +210,8 @@ pub(crate) struct Cpu {
     pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
     pub distribute_prev: Cell<u32>,
     pub expired_policy: RefCell<VecDeque<TimerId>>,
+    /// Directions of TCP connections whose acknowledgement is due.
+    pub expired_acks: RefCell<VecDeque<ObjectId>>,
     /// The lock that it waits for.
     pub spins_for: Cell<Option<LockIx>>,
     /// Spins until this task is off its CPU.
@@ -238,6 +243,7 @@ impl Cpu {
             was_idle: Cell::new(false),
             expired: Expired::default(),
             expired_policy: RefCell::default(),
+            expired_acks: RefCell::default(),
             lock_path: Cell::new(LockPath::Other),
             rq_lock: Cell::new(None),
             spins_for: Cell::new(None),

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use schedlab_machine::Tcp;
 use schedlab_trace::TaskId;
 use schedlab_workload::ObjectSpec;
 
 use crate::state::pi::PiMutex;
 use crate::state::shared::Buffer;
+use crate::state::tcp::Flow;
 
 /// A pipe or one direction of a socket.
 pub(crate) struct Channel {
@@ -20,6 +22,8 @@ pub(crate) struct Channel {
     pub writers: VecDeque<TaskId>,
     /// All tasks that have written so far.
     pub known_writers: Vec<TaskId>,
+    /// Of a direction of a TCP connection, if the machine models them.
+    pub tcp: Option<Box<Flow>>,
 }
 
 /// An object and its waiters, in the order in which they came.
@@ -51,8 +55,8 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    pub fn new(spec: &ObjectSpec) -> Object {
-        let channel = |socket, capacity| {
+    pub fn new(spec: &ObjectSpec, tcp: Option<&Tcp>) -> Object {
+        let with_flow = |socket, capacity, tcp| {
             Object::Channel(Channel {
                 socket,
                 capacity: u64::from(capacity),
@@ -62,13 +66,19 @@ impl Object {
                 readers: VecDeque::new(),
                 writers: VecDeque::new(),
                 known_writers: Vec::new(),
+                tcp,
             })
         };
+        let channel = |socket, capacity| with_flow(socket, capacity, None);
         let waiters = VecDeque::new();
         match *spec {
             ObjectSpec::Pipe { capacity } => channel(false, capacity),
             ObjectSpec::Socket { capacity } | ObjectSpec::Listener { capacity } => {
                 channel(true, capacity)
+            }
+            ObjectSpec::Tcp { capacity, is_first } => {
+                let flow = tcp.map(|tcp| Box::new(Flow::new(tcp, is_first)));
+                with_flow(true, capacity, flow)
             }
             ObjectSpec::Mutex => Object::Mutex {
                 owner: None,

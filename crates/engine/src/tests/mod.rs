@@ -20,6 +20,7 @@ mod queues;
 mod shared;
 mod slices;
 mod start;
+mod tcp;
 mod timers;
 mod wild;
 mod workload;

@@ -304,11 +304,15 @@ pub(super) fn rooms(
     let mut client_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
     let mut server_side: Vec<TaskSpec> = Vec::with_capacity(2 * nr_users);
     for room in 0..nr_users / users {
-        let socket = ObjectSpec::Socket { capacity: buffer };
+        // Neither program sets TCP_NODELAY.
+        let direction = |is_first| ObjectSpec::Tcp {
+            capacity: buffer,
+            is_first,
+        };
         let connections: Vec<Connection> = (0..users)
             .map(|_| Connection {
-                up: builder.object(socket),
-                down: builder.object(socket),
+                up: builder.object(direction(true)),
+                down: builder.object(direction(false)),
             })
             .collect();
         let server = server::Room::new(builder, options, &connections);

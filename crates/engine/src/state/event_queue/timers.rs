@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use schedlab_trace::TaskId;
+use schedlab_workload::ObjectId;
 
 use super::head::Head;
 use crate::contract::policy::TimerId;
@@ -24,6 +25,8 @@ pub(crate) enum Timer {
     Policy(TimerId),
     /// The next period of a throttled deadline task begins.
     Replenish(TaskId),
+    /// A delayed acknowledgement of a direction of a TCP connection may be due.
+    Ack(ObjectId),
 }
 
 /// A place in a table of timers that can be cancelled.
@@ -31,6 +34,7 @@ pub(crate) enum Timer {
 enum Slot {
     Policy(usize),
     Replenish(usize),
+    Ack(usize),
 }
 
 impl Timer {
@@ -39,6 +43,7 @@ impl Timer {
         match self {
             Timer::Policy(TimerId(number)) => Some(Slot::Policy(number as usize)),
             Timer::Replenish(task) => Some(Slot::Replenish(task.index())),
+            Timer::Ack(ObjectId(number)) => Some(Slot::Ack(number as usize)),
             Timer::Watchdog | Timer::End | Timer::Hotplug | Timer::Task(_) | Timer::Sleep(_) => {
                 None
             }
@@ -72,8 +77,10 @@ pub(super) struct Timers {
     own_first: Head,
     /// When each policy's timer expires, by number, likewise, …
     due: Vec<Head>,
-    /// … and each task's replenishment.
+    /// … each task's replenishment …
     replenish: Vec<Head>,
+    /// … and each connection's acknowledgement.
+    acks: Vec<Head>,
     /// The block with the earliest. The first `taken` of it have expired.
     near: Vec<Entry>,
     taken: usize,
@@ -90,6 +97,7 @@ impl Default for Timers {
             own_first: Head::NEVER,
             due: Vec::new(),
             replenish: Vec::new(),
+            acks: Vec::new(),
             near: Vec::with_capacity(BLOCK),
             taken: 0,
             far: VecDeque::new(),
@@ -165,6 +173,7 @@ impl Timers {
         let (table, at) = match slot {
             Slot::Policy(at) => (&mut self.due, at),
             Slot::Replenish(at) => (&mut self.replenish, at),
+            Slot::Ack(at) => (&mut self.acks, at),
         };
         if table.len() <= at {
             table.resize(at + 1, Head::NEVER);
