@@ -126,7 +126,7 @@ impl Cids {
         self.topo.get(index).copied()
     }
 
-    /// What an op gets for a CPU (`scx_cpu_arg()`).
+    /// Returns the CPU or cid that an op gets for a CPU (`scx_cpu_arg()`).
     #[inline]
     pub fn argument(&self, cpu: CpuId) -> i32 {
         match self.is_form {

@@ -22,7 +22,7 @@ pub(crate) struct Segment {
     pub bytes: u64,
 }
 
-/// What a direction has besides its queue of messages that have arrived.
+/// The two ends of a direction, besides its queue of messages that have arrived.
 pub(crate) struct Flow {
     mss: u64,
     window: u64,

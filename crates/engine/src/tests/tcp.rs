@@ -38,7 +38,7 @@ fn connection(capacity: u32) -> Vec<ObjectSpec> {
     vec![direction(true), direction(false)]
 }
 
-/// What a task noted: when each of its actions began, and what the one before brought.
+/// Notes of a task: when each of its actions began, and the outcome of the one before.
 type Log = Arc<Mutex<Vec<(Instant, Outcome)>>>;
 
 /// A task on `cpu` that sleeps until `at`, then does what `step` says.
