@@ -148,7 +148,7 @@ const WORKLOADS: &[&str] = &[
     "blackscholes:iterations=2,threads=3,phase=1ms,serial=1ms",
     "bodytrack:iterations=2,threads=3,serial=1ms",
     "canneal:iterations=2,threads=3,phase=1ms,serial=1ms",
-    "chat:rooms=1,users=3,messages=5",
+    "chat:rooms=1,users=3,messages=5,turns=room,io_yield=before",
     "chat:rooms=2,users=6,messages=20,server=queue,read=all,queue=1,lock_yields=0",
     "cpu:tasks=3,run=1ms,sleep=1ms,duration=20ms",
     "facesim:iterations=1,threads=3,phases=2,serial=1ms",

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::error::At as _;
 use crate::table;
@@ -315,6 +317,9 @@ fn tidy(folder: &Path, prefix: &str) -> Result<(), SweepError> {
     Ok(())
 }
 
+/// How often a lock that somebody has is tried again, 10 ms apart.
+const LOCK_TRIES: u32 = 30;
+
 fn lock(path: &Path) -> Result<File, SweepError> {
     let file = File::options()
         .create(true)
@@ -322,7 +327,17 @@ fn lock(path: &Path) -> Result<File, SweepError> {
         .truncate(false)
         .open(path)
         .at(path)?;
-    match file.try_lock() {
+    // A child of a killed sweep, or one that is about to become a compiler, may have the lock for a moment longer.
+    let mut tries = 0..LOCK_TRIES;
+    let taken = loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if tries.next().is_some() => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            taken => break taken,
+        }
+    };
+    match taken {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(SweepError::Busy {
             path: path.to_owned(),

@@ -170,10 +170,8 @@ fn broken_and_foreign_files_are_errors() {
     // Every way of being cut short, and a changed byte in the middle of the footer.
     for length in (0..good.len()).step_by(97) {
         fs::write(&part, &good[..length]).unwrap();
-        assert!(
-            refused(&definition, path).contains("is not a results file"),
-            "{length}"
-        );
+        let text = refused(&definition, path);
+        assert!(text.contains("is not a results file"), "{length}: {text}");
         assert!(read(path).is_err(), "{length}");
     }
     fs::write(&part, "job,score\n1,2\n").unwrap();
