@@ -116,9 +116,10 @@ impl Flow {
             count += 1;
             bytes += message;
         }
-        let fits = self.snd_nxt + bytes <= self.snd_wnd_end;
         // A message larger than the window passes when all has been read.
-        if !fits && !(first > self.window && self.snd_nxt == self.copied_seq) {
+        let passes = first > self.window && self.snd_nxt == self.copied_seq;
+        let fits = passes || self.snd_nxt + bytes <= self.snd_wnd_end;
+        if !fits {
             return None;
         }
         self.snd_nxt += bytes;
