@@ -8,27 +8,19 @@ use schedlab_engine::KernelVersion;
 
 use crate::host::Context;
 
-/// Functions that came after 6.18 (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says when).
-const NEW_IN_7_2: &[&str] = &[
-    "linux 7.2",
+/// Functions that came after 6.18, by the kernel's own names (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says
+/// when).
+const FUNCTIONS_OF_7_2: &[&str] = &[
     "scx_bpf_dsq_peek",
     "__scx_bpf_select_cpu_and",
-    "struct scx_bpf_select_cpu_and_args",
     "__scx_bpf_dsq_insert_vtime",
-    "struct scx_bpf_dsq_insert_vtime_args",
-    "scx_bpf_dsq_insert___v2___compat",
-    "scx_bpf_dsq_move_to_local___v2___compat",
+    "scx_bpf_dsq_insert___v2",
+    "scx_bpf_dsq_move_to_local___v2",
     "scx_bpf_task_set_slice",
-    "scx_bpf_task_set_slice___new",
     "scx_bpf_task_set_dsq_vtime",
-    "scx_bpf_task_set_dsq_vtime___new",
-    "scx_bpf_reenqueue_local___v2___compat",
+    "scx_bpf_reenqueue_local___v2",
     "scx_bpf_dsq_reenq",
-    "scx_bpf_dsq_reenq___compat",
     "scx_bpf_tid_to_task",
-    "struct sched_ext_ops_cid",
-    "struct scx_cmask",
-    "struct scx_cid_topo",
     "scx_bpf_cid_curr",
     "scx_bpf_cid_override",
     "scx_bpf_cid_to_cpu",
@@ -42,6 +34,22 @@ const NEW_IN_7_2: &[&str] = &[
     "scx_bpf_nr_online_cids",
     "scx_bpf_task_cid",
     "scx_bpf_this_cid",
+];
+
+/// What came with them: types, enumerators, and the words by which policies ask for a function.
+const OTHERS_OF_7_2: &[&str] = &[
+    "linux 7.2",
+    "struct scx_bpf_select_cpu_and_args",
+    "struct scx_bpf_dsq_insert_vtime_args",
+    "scx_bpf_dsq_insert___v2___compat",
+    "scx_bpf_dsq_move_to_local___v2___compat",
+    "scx_bpf_task_set_slice___new",
+    "scx_bpf_task_set_dsq_vtime___new",
+    "scx_bpf_reenqueue_local___v2___compat",
+    "scx_bpf_dsq_reenq___compat",
+    "struct sched_ext_ops_cid",
+    "struct scx_cmask",
+    "struct scx_cid_topo",
     "SCX_ENQ_IMMED",
     "SCX_OPS_ALWAYS_ENQ_IMMED",
     "SCX_OPS_TID_TO_TASK",
@@ -96,9 +104,14 @@ pub fn is_declared(asked: &str) -> bool {
     name.is_some_and(|name| DECLARED.contains(name))
 }
 
+/// Whether it came with Linux 7.2.
+fn is_of_7_2(name: &str) -> bool {
+    FUNCTIONS_OF_7_2.contains(&name) || OTHERS_OF_7_2.contains(&name)
+}
+
 /// Whether it came after that kernel.
-fn is_newer(version: KernelVersion, name: &str) -> bool {
-    version < KernelVersion::V7_2 && NEW_IN_7_2.contains(&name)
+pub fn is_newer(version: KernelVersion, name: &str) -> bool {
+    version < KernelVersion::V7_2 && is_of_7_2(name)
 }
 
 /// Whether that kernel has a kfunc, type or enumerator of ours.
@@ -109,7 +122,7 @@ pub fn has(version: KernelVersion, name: &str) -> bool {
 /// Whether that kernel has what a policy asks for in its own words.
 pub fn exists(version: KernelVersion, asked: &str) -> bool {
     // Variants of functions that came later have names of their own in the list.
-    has(version, asked) && (NEW_IN_7_2.contains(&asked) || is_declared(asked))
+    has(version, asked) && (is_of_7_2(asked) || is_declared(asked))
 }
 
 /// Whether an update of an array's value leaves references in it alone (`bpf_obj_cancel_fields()`). Before, it

@@ -18,40 +18,13 @@ use crate::kfuncs::task::CssIter;
 use crate::kfuncs::{cpu, dsq, map, task, text, time};
 use crate::layout::{CpuMask, DsqIter, Task, Timer};
 use crate::maps::{E2BIG, EINVAL};
-use crate::primitives;
+use crate::{primitives, version};
 
 /// `SCX_DSQ_LOCAL`.
 const LOCAL: u64 = 1 << 63 | 2;
 
 /// The class of a `struct bpf_spin_lock` (include/native/scx/bpf.h).
 const OTHER_LOCK: u32 = 3;
-
-/// Functions that came after 6.18, by the kernel's own names.
-const NEW_IN_7_2: &[&str] = &[
-    "scx_bpf_dsq_peek",
-    "__scx_bpf_select_cpu_and",
-    "__scx_bpf_dsq_insert_vtime",
-    "scx_bpf_dsq_insert___v2",
-    "scx_bpf_dsq_move_to_local___v2",
-    "scx_bpf_task_set_slice",
-    "scx_bpf_task_set_dsq_vtime",
-    "scx_bpf_reenqueue_local___v2",
-    "scx_bpf_dsq_reenq",
-    "scx_bpf_tid_to_task",
-    "scx_bpf_cid_curr",
-    "scx_bpf_cid_override",
-    "scx_bpf_cid_to_cpu",
-    "scx_bpf_cid_topo",
-    "scx_bpf_cidperf_cap",
-    "scx_bpf_cidperf_cur",
-    "scx_bpf_cidperf_set",
-    "scx_bpf_cpu_to_cid",
-    "scx_bpf_kick_cid",
-    "scx_bpf_nr_cids",
-    "scx_bpf_nr_online_cids",
-    "scx_bpf_task_cid",
-    "scx_bpf_this_cid",
-];
 
 /// Functions that a scheduler of the cid form may not call (`scx_kfunc_ids_cpu_only`).
 const OF_CPU_FORM: &[&str] = &[
@@ -88,7 +61,7 @@ pub fn is_of_cpu_form(name: &str) -> bool {
 
 /// The kfunc of a name in a kernel.
 pub fn kfunc(version: KernelVersion, name: &str) -> Option<HostFn> {
-    if version < KernelVersion::V7_2 && NEW_IN_7_2.contains(&name) {
+    if version::is_newer(version, name) {
         return None;
     }
     let found = of_dsqs(name)
