@@ -20,4 +20,5 @@ pub(crate) mod shared;
 pub(crate) mod sorted;
 pub(crate) mod task;
 pub(crate) mod tcp;
+pub(crate) mod traffic;
 pub(crate) mod utilisation;

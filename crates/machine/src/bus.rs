@@ -9,6 +9,9 @@
 //! comes late finds the slots of his own time, free where the other left them free. A booking never
 //! changes the wait of an earlier one, and a wait is never negative. Only a window of slots is
 //! kept; an arrival from before the window passes without wait and is not booked.
+//!
+//! Applications take a share of the slots ([`Bus::load`]). Which ones is drawn from a slot's number, so that each slot
+//! has one answer, whoever asks and when. An application's own wait is not booked here: the engine slows it down.
 
 /// Slots in one word of the ring; the word's other half says which lap of the ring it belongs to.
 const SLOTS_PER_WORD: u64 = 32;
@@ -31,6 +34,8 @@ pub struct Bus {
     mask: u64,
     /// Its binary logarithm.
     shift: u32,
+    /// Share of the slots that applications take, in units of 1/2^32.
+    load: u32,
 }
 
 impl Bus {
@@ -47,7 +52,13 @@ impl Bus {
             ring: vec![0; words as usize].into_boxed_slice(),
             mask: words.saturating_sub(1),
             shift: words.trailing_zeros(),
+            load: 0,
         }
+    }
+
+    /// From now on applications take this share of the slots, in units of 1/2^32.
+    pub fn load(&mut self, share: u32) {
+        self.load = share;
     }
 
     /// Books a transaction at `now_ps` and returns how long it waits for its slot.
@@ -56,6 +67,9 @@ impl Bus {
             return 0;
         }
         let slot = now_ps / self.slot_ps;
+        if self.load > 0 {
+            return self.next_free(slot, now_ps);
+        }
         let word = slot / SLOTS_PER_WORD;
         let entry = &mut self.ring[(word & self.mask) as usize];
         let bit = 1 << (slot % SLOTS_PER_WORD);
@@ -90,18 +104,29 @@ impl Bus {
             if entry_lap < lap {
                 *entry = lap << 32;
             }
-            let free = !(*entry | passed) as u32;
-            if free != 0 {
+            let mut free = !(*entry | passed) as u32;
+            while free != 0 {
                 let bit = u64::from(free.trailing_zeros());
-                *entry |= 1 << bit;
                 let slot = word * SLOTS_PER_WORD + bit;
-                return (slot * self.slot_ps).saturating_sub(now_ps);
+                if !is_drawn(slot, self.load) {
+                    *entry |= 1 << bit;
+                    return (slot * self.slot_ps).saturating_sub(now_ps);
+                }
+                free &= free - 1;
             }
             passed = 0;
         }
         // Every slot of the window is taken: no transaction queues for longer than a window.
         words * SLOTS_PER_WORD * self.slot_ps
     }
+}
+
+/// Whether applications that take this share of all slots take this one. The multiplier is that of SplitMix64's
+/// finalizer; its high bits depend on all of the number's.
+fn is_drawn(slot: u64, share: u32) -> bool {
+    let mixed = (slot ^ slot >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((mixed >> 32) as u32) < share
 }
 
 #[cfg(test)]
@@ -164,6 +189,39 @@ mod tests {
         assert!(slots.windows(2).all(|pair| pair[0] < pair[1]));
         // 1,000 transactions in 3 ns need 1,000 slots, 70 ns.
         assert_eq!(slots.last(), Some(&999));
+    }
+
+    /// A transaction on a bus of which applications take a share ρ waits for ρ / (1 - ρ) slots in the mean, as the
+    /// number of taken slots in a row is geometrically distributed.
+    #[test]
+    fn applications_delay_a_transaction_by_their_share() {
+        for (share, slots) in [(0.25, 1.0 / 3.0), (0.5, 1.0), (0.8, 4.0)] {
+            let mut bus = Bus::new(1_000);
+            bus.load((share * 2f64.powi(32)) as u32);
+            let n = 20_000;
+            // At the beginning of a slot, far enough from each other that none waits for another.
+            let waits = (0..n).map(|i| bus.transaction(i * 200_000));
+            let mean = waits.sum::<u64>() as f64 / n as f64 / 1_000.0;
+            assert!((mean / slots - 1.0).abs() < 0.03, "{share}: {mean}");
+        }
+    }
+
+    #[test]
+    fn a_slot_of_an_application_is_nobody_elses() {
+        let mut bus = Bus::new(100);
+        bus.load(1 << 31);
+        let taken: Vec<u64> = (0..50).map(|_| bus.transaction(0) / 100).collect();
+        let free: Vec<u64> = (0..)
+            .filter(|&slot| !is_drawn(slot, 1 << 31))
+            .take(50)
+            .collect();
+        assert_eq!(taken, free);
+        // What was booked stays booked when the load ends.
+        bus.load(0);
+        assert_eq!(
+            bus.transaction(0),
+            (0..).find(|slot| is_drawn(*slot, 1 << 31)).unwrap() * 100
+        );
     }
 
     #[test]

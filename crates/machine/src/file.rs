@@ -503,6 +503,18 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
         "must be at most 1000000",
     );
     rule(
+        memory.written_pct.is_none_or(|pct| pct <= 100),
+        "memory.written_pct",
+        "must be at most 100",
+    );
+    rule(
+        memory
+            .stream_ps
+            .is_none_or(|ps| (1..=memory.miss_ps).contains(&ps)),
+        "memory.stream_ps",
+        "must be 1 or more and not above miss_ps",
+    );
+    rule(
         (1..=100).contains(&interference.smt_share_pct),
         "interference.smt_share_pct",
         "must be 1 to 100",

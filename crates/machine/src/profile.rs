@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use schedlab_trace::{counted, nearest_of};
+use schedlab_trace::{CpuId, counted, nearest_of};
 
 use crate::{Background, Layout, Provenance, SharedObject, Tcp, Topology};
 
@@ -90,11 +90,20 @@ pub struct Memory {
     pub llcs_per_bus: Option<u32>,
     /// An uncontended atomic operation on an owned line, above the access itself.
     pub atomic_ps: u64,
-    /// Time one transaction occupies what the last-level caches share (front-side bus, memory,
-    /// links between sockets); 0 = never saturates.
+    /// Time one transaction occupies the bus: what the last-level caches of a node share (front-side bus, memory
+    /// controller); 0 = never saturates.
     pub bus_ps: u64,
     /// Lines per millisecond of user time with which an application evicts the CPU's cache.
     pub evict_lines_per_ms: u32,
+    /// Share, in percent, of the lines an application brings in that it also writes, so that they cross the bus a second
+    /// time. With it the lines of applications that compute occupy the bus, and so do modified lines that a cache writes
+    /// back; none: they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written_pct: Option<u32>,
+    /// Time a CPU alone needs for each line when it goes over memory in order, as it fetches lines ahead; none: as long
+    /// as a miss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_ps: Option<u64>,
 }
 
 /// Where the scheduling fields of a task lie, for the cache model.
@@ -289,6 +298,27 @@ impl Machine {
     /// Where each number of the profile is from, in the order of the file.
     pub fn provenance(&self) -> &[Provenance] {
         &self.provenance
+    }
+
+    /// Returns the bus of `cpu`: its processor bus where a node has several, else its node's.
+    pub fn bus_of(&self, cpu: CpuId) -> u32 {
+        let at = self.topology.cpu(cpu);
+        let llcs_per_bus = self.memory.llcs_per_bus;
+        llcs_per_bus.map_or(at.node, |llcs| at.llc / llcs)
+    }
+
+    /// Returns the lines that a bus carries in a millisecond; `None` if it never saturates.
+    pub fn bus_lines_per_ms(&self) -> Option<u64> {
+        1_000_000_000u64.checked_div(self.memory.bus_ps)
+    }
+
+    /// Returns the lines that cross the bus in a millisecond because of an application that computes.
+    pub fn application_lines_per_ms(&self) -> u32 {
+        let lines = self.memory.evict_lines_per_ms;
+        match self.memory.written_pct {
+            Some(written) if self.memory.bus_ps > 0 => lines + lines * written / 100,
+            _ => 0,
+        }
     }
 
     /// Returns the machine with only its first `n` CPUs, as the kernel's `maxcpus=` leaves it.

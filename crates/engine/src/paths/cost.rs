@@ -37,20 +37,45 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         ((u128::from(speed) * of / (of + more)) as u32).max(1)
     }
 
+    /// How fast `c` runs `p` in user mode beside what runs now, its bus included.
+    pub(crate) fn user_speed(&self, c: &Cpu, p: &Task) -> u32 {
+        let speed = self.speed(c, p, true);
+        match p.traffic.get() {
+            0 => speed,
+            _ => self.traffic.limited(c.id, speed),
+        }
+    }
+
     /// `c` has begun or ceased to run tasks: its siblings go on at another speed.
     pub(crate) fn sibling_speed_changed(&self, c: &Cpu) {
-        for &sibling in &c.slowed_by {
-            let s = self.cpu(sibling);
+        self.speeds_changed(c, &c.slowed_by);
+    }
+
+    /// These CPUs, but for `c`, go on at another speed.
+    fn speeds_changed(&self, c: &Cpu, others: &[CpuId]) {
+        for &other in others {
+            let s = self.cpu(other);
             let Some(task) = s.curr.get() else { continue };
-            if s.wait.get() != Wait::Segment || s.mode.get() != CpuMode::User {
+            if other == c.id || s.wait.get() != Wait::Segment || s.mode.get() != CpuMode::User {
                 continue;
             }
             let p = self.task(task);
             s.this.now.set(s.this.now.get().max(c.this.now.get()));
             self.account_segment(s, p);
-            s.segment_speed.set(self.speed(s, p, true));
+            s.segment_speed.set(self.user_speed(s, p));
             let end = s.this.now.get() + wall_ns(p.left_ns.get(), s.segment_speed.get());
-            self.set_event(sibling, CpuEvent::Main, end);
+            self.set_event(other, CpuEvent::Main, end);
+        }
+    }
+
+    /// `c` asks its bus for the traffic of the application that it runs, or for none any more: others on the bus get
+    /// another share. Nothing earlier may be pending.
+    pub(crate) fn ask_bus(&self, c: &Cpu, lines_per_ms: u32) {
+        let shares_change = self.traffic.ask(c.id, lines_per_ms);
+        let (bus, load) = self.traffic.load(c.id);
+        self.shared.cache.borrow_mut().load_bus(bus, load);
+        if shares_change {
+            self.speeds_changed(c, self.traffic.neighbours(c.id));
         }
     }
 

@@ -115,9 +115,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_mode(c, mode);
         let left = p.left_ns.get();
         if left > 0 {
+            let asks = is_user && p.traffic.get() > 0;
+            if asks && !self.asks_bus(c, p) {
+                return;
+            }
             let start = c.this.now.get();
             c.segment_start.set(start);
-            let speed = self.speed(c, p, is_user);
+            let speed = match asks {
+                false => self.speed(c, p, is_user),
+                true => self.user_speed(c, p),
+            };
             c.segment_speed.set(speed);
             let end = start + wall_ns(left, speed);
             let undisturbed = self.is_before_all(c, end);
@@ -140,10 +147,25 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if is_user {
                 self.evict(c, elapsed);
             }
+            if asks {
+                self.ask_bus(c, 0);
+            }
         }
         if p.left_ns.get() == 0 {
             p.exec.set(next);
         }
+    }
+
+    /// The application begins to use the bus, unless something else is to be done first. Returns whether it does.
+    #[inline(never)]
+    fn asks_bus(&self, c: &Cpu, p: &Task) -> bool {
+        // The others on the bus ran until now at their former speed.
+        self.sync(c);
+        if c.is_called_off() {
+            return false;
+        }
+        self.ask_bus(c, p.traffic.get());
+        true
     }
 
     /// Takes what has been done since the segment began off the task's `left_ns`.

@@ -37,6 +37,7 @@ use crate::state::online::Online;
 use crate::state::population::Population;
 use crate::state::shared::SharedObjects;
 use crate::state::task::{Identity, Task, TaskState, TaskTable};
+use crate::state::traffic::Traffic;
 
 /// Streams of randomness of a run besides the tasks' streams, which are numbered from 0.
 const STREAM_LOCKS: u32 = u32::MAX;
@@ -90,6 +91,7 @@ pub(crate) struct Kernel<P, R> {
     pub recorder: R,
     /// The caches, and the policy's source of chance.
     pub shared: Shared,
+    pub traffic: Traffic,
     pub lock_random: RefCell<Rng>,
     pub queue: EventQueue,
     pub cpus: Vec<Cpu>,
@@ -246,6 +248,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 cache: RefCell::new(cache),
                 random: RefCell::new(stream(seed, STREAM_POLICY)),
             },
+            traffic: Traffic::new(&machine),
             lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
             queue: EventQueue::new(nr_cpus),
             cpus: (0..nr_cpus)

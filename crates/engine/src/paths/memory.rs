@@ -59,14 +59,17 @@ fn way(touch: &Touch, line_bytes: u64) -> Way {
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
-    /// Time that a touch takes: a hit for each line that is still in this CPU's cache, a miss for any other, and a
-    /// cycle for each byte or pointer. What is there is gone when the task was elsewhere, or when as much came into
+    /// Returns the time that a touch takes on an idle machine, and the lines that cross the bus for it in a millisecond.
+    ///
+    /// The time is a hit for each line that is still in this CPU's cache, a miss for any other, and a
+    /// cycle for each byte or pointer. Misses in order take `stream_ps`, as the CPU fetches lines ahead. A line that is
+    /// written crosses the bus twice. What is there is gone when the task was elsewhere, or when as much came into
     /// the cache since then as it holds. A buffer that does not fit misses each time: its beginning is gone when
     /// its end is there.
     ///
-    /// Model: hits are hits of the last private cache, whatever a smaller one would hold, and misses go to memory;
-    /// none is prefetched. No other task has the lines. Computation beside it takes nothing from the cache.
-    pub(crate) fn touch_ns(&self, c: &Cpu, p: &Task, touch: Touch) -> u64 {
+    /// Model: hits are hits of the last private cache, whatever a smaller one would hold, and misses go to memory.
+    /// No other task has the lines. Computation beside it takes nothing from the cache.
+    pub(crate) fn touch(&self, c: &Cpu, p: &Task, touch: Touch) -> (u64, u32) {
         let memory = &self.machine.memory;
         let line_bytes = u64::from(memory.line_bytes.max(1));
         let way = way(&touch, line_bytes);
@@ -76,9 +79,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(buffer) = p.buffers.borrow_mut().get_mut(touch.buffer as usize) {
             buffer.filled_bytes = c.filled_bytes.get();
         }
-        let lines_ps = (way.visits - misses) * memory.hit_ps + misses * memory.miss_ps;
+        let (miss_ps, crossings) = match touch.access {
+            Access::Chase { random: true, .. } => (memory.miss_ps, 1),
+            Access::Chase { .. } | Access::Read => (memory.stream_ps.unwrap_or(memory.miss_ps), 1),
+            Access::Lines | Access::Fill | Access::Write => {
+                (memory.stream_ps.unwrap_or(memory.miss_ps), 2)
+            }
+        };
+        let lines_ps = (way.visits - misses) * memory.hit_ps + misses * miss_ps;
         let accesses_ps = way.accesses * 1_000_000 / u64::from(self.machine.clock_mhz.max(1));
-        (lines_ps + accesses_ps).div_ceil(1_000)
+        let ns = (lines_ps + accesses_ps).div_ceil(1_000);
+        let traffic = match memory.bus_ps {
+            0 => 0,
+            // A line takes a picosecond at least, so it fits.
+            _ => u128::from(misses * crossings) * 1_000_000 / u128::from(ns.max(1)),
+        };
+        (ns, traffic as u32)
     }
 
     /// Visits to lines that are not in the cache; those come.

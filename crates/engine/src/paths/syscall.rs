@@ -121,6 +121,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         match action {
             Action::Compute(time) => {
                 p.left_ns.set(time.ns() + self.initial_refill(c, p));
+                p.traffic.set(self.costs.traffic);
                 p.exec.set(Exec::User);
             }
             Action::Sleep(_) => self.enter_kernel(p, self.machine.paths.syscall_ns, action),
@@ -142,7 +143,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let paths = &self.machine.paths;
         let kernel_ns = match &action {
             Action::Touch(touch) => {
-                p.left_ns.set(self.touch_ns(c, p, *touch));
+                let (ns, traffic) = self.touch(c, p, *touch);
+                p.left_ns.set(ns);
+                p.traffic.set(traffic);
                 p.exec.set(Exec::User);
                 return;
             }

@@ -14,6 +14,8 @@ pub(crate) struct Costs {
     pub traits: Vec<CoreTraits>,
     /// Cores differ in capacity (`sched_asym_cpucap_active()`).
     pub is_asymmetric: bool,
+    /// Lines per millisecond that cross the bus for a task that computes.
+    pub traffic: u32,
     /// A task that does not fit into the last-level cache is slower.
     pub watches_llcs: bool,
 }
@@ -39,6 +41,7 @@ impl Costs {
             siblings,
             traits,
             is_asymmetric,
+            traffic: machine.application_lines_per_ms(),
             watches_llcs: machine.interference.beyond_llc_pct.is_some(),
         }
     }

@@ -203,6 +203,8 @@ pub(crate) struct Task {
     pub migration_dest: Cell<Option<CpuId>>,
     pub nr_allowed: Cell<u32>,
     pub idle_actions: Cell<u32>,
+    /// Lines per millisecond that cross the bus for what it does in user mode.
+    pub traffic: Cell<u32>,
     pub address_space: Option<u32>,
     /// CPU whose cache has its working set.
     pub cache_cpu: Cell<Option<CpuId>>,
@@ -320,6 +322,7 @@ impl Task {
             waiting: Cell::new(false),
             relocking: Cell::new(false),
             idle_actions: Cell::new(0),
+            traffic: Cell::new(0),
             last_action_at: Cell::new(u64::MAX),
             cache_cpu: Cell::new(None),
             buffers: RefCell::new(Vec::new()),

@@ -332,6 +332,13 @@ fn chaotic(seed: u64, normal_class: NormalClass) {
         machine.locks.kind = LockKind::Tas;
         machine.locks.handover_per_spinner_ns = 50;
     }
+    let mut bus = stream(seed, 903);
+    if below(&mut bus, 2) == 0 {
+        // From a bus that one CPU fills to one that all of them leave half empty.
+        machine.memory.bus_ps = 1_000 << below(&mut bus, 8);
+        machine.memory.evict_lines_per_ms = 10_000;
+        machine.memory.written_pct = Some(below(&mut bus, 101) as u32);
+    }
     let nr_cpus = machine.topology.nr_cpus();
     let nr_tasks = 1 + below(&mut rng, 40);
     let mut tasks: Vec<_> = (0..nr_tasks)

@@ -3,6 +3,7 @@
 mod attributes;
 mod background;
 mod balance;
+mod bus;
 mod chaos;
 mod classes;
 mod cores;

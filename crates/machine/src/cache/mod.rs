@@ -16,8 +16,8 @@
 //!   as many foreign or other lines came into its set as there are ways, since its last use.
 //!
 //! Model: a copy that another CPU's write made worthless keeps its way until it is replaced or read
-//! again (hardware may refill it earlier). Write-backs of evicted lines take no time on the bus,
-//! and the last-level cache never evicts.
+//! again (hardware may refill it earlier). The write-back of an evicted line occupies the bus when the line is next asked
+//! for, not when it is evicted, and only where `memory.written_pct` is given. The last-level cache never evicts.
 //!
 //! Addresses are modelled ones ([`crate::address`]); host addresses never get here.
 
@@ -70,6 +70,8 @@ pub struct CacheStats {
     pub invalidations: u64,
     /// Transactions on the bus that only made copies below other last-level caches worthless.
     pub bus_invalidations: u64,
+    /// Modified lines that memory had to take back before it could serve them again.
+    pub write_backs: u64,
     /// Time waited for the bus.
     pub bus_wait_ps: u64,
 }
@@ -170,8 +172,10 @@ struct Transfer {
 /// The memory system beyond the caches, and the counts of its traffic.
 #[derive(Clone, Debug)]
 struct Beyond {
-    /// One bus for the whole machine, or the processor buses of its node; none if they delay no transaction.
+    /// The processor buses of the node, or the bus of each node; none if they delay no transaction.
     buses: Vec<Bus>,
+    /// Write-backs occupy them.
+    writes_back: bool,
     /// The least distance of a transfer that may wait for a bus or is counted by offset, too.
     watched_from: usize,
     by_offset: Option<Vec<LineCounts>>,
@@ -187,6 +191,8 @@ struct Served {
     miss: bool,
     leaves_llc: bool,
     leaves_bus: bool,
+    /// Memory has it since it was evicted.
+    was_written_back: bool,
 }
 
 impl CacheModel {
@@ -204,7 +210,9 @@ impl CacheModel {
         };
         let nr_buses = memory
             .llcs_per_bus
-            .map_or(1, |llcs| topology.nr_llcs().div_ceil(llcs));
+            .map_or(topology.nr_nodes() as u32, |llcs| {
+                topology.nr_llcs().div_ceil(llcs)
+            });
         let sets = memory.cache_bytes / u64::from(memory.line_bytes) / u64::from(memory.ways);
         CacheModel {
             line_shift: memory.line_bytes.trailing_zeros(),
@@ -241,6 +249,7 @@ impl CacheModel {
                     0 => Vec::new(),
                     slot_ps => vec![Bus::new(slot_ps); nr_buses as usize],
                 },
+                writes_back: memory.written_pct.is_some(),
                 watched_from: if memory.bus_ps > 0 { 1 } else { DISTANCES },
                 by_offset: None,
                 by_structure: [LineCounts::default(); Structure::ALL.len()],
@@ -421,6 +430,7 @@ impl CacheModel {
                     miss: false,
                     leaves_llc: distance > 0,
                     leaves_bus: distance > 1,
+                    was_written_back: false,
                 };
                 let cost_ps = self.beyond.serve(now, entry, cache, served);
                 return self.waited(cpu, cost_ps);
@@ -559,6 +569,7 @@ impl CacheModel {
                 miss: false,
                 leaves_llc: false,
                 leaves_bus: false,
+                was_written_back: false,
             }
         } else {
             stats.misses_coherence += u64::from(copied.is_some());
@@ -595,6 +606,13 @@ impl CacheModel {
     pub fn evict(&mut self, cache: CacheIx, user_ns: u64) {
         let sets = &mut self.caches[cache.index()].sets;
         sets.stream(&self.shape, user_ns, self.evict_lines_per_ms);
+    }
+
+    /// From now on applications take this share of a bus, in units of 1/2^32.
+    pub fn load_bus(&mut self, bus: u32, share: u32) {
+        if let Some(bus) = self.beyond.buses.get_mut(bus as usize) {
+            bus.load(share);
+        }
     }
 
     /// Host memory that the model occupies, in bytes.
@@ -672,6 +690,7 @@ impl Prices {
                     miss: true,
                     leaves_llc: distance > 0,
                     leaves_bus: distance > 1,
+                    was_written_back: false,
                 }
             }
             _ if self.llc_hit_ps > 0 && line.llcs & to.llc_bit != 0 => {
@@ -681,6 +700,7 @@ impl Prices {
                     miss: true,
                     leaves_llc: false,
                     leaves_bus: false,
+                    was_written_back: false,
                 }
             }
             _ => {
@@ -688,11 +708,13 @@ impl Prices {
                 if line.holder == Holder::UNTOUCHED {
                     count(&mut stats.misses_first);
                 }
+                stats.write_backs += u64::from(line.dirty);
                 Served {
                     cost_ps: self.miss_ps,
                     miss: true,
                     leaves_llc: true,
                     leaves_bus: false,
+                    was_written_back: line.dirty,
                 }
             }
         }
@@ -764,7 +786,12 @@ impl Beyond {
         if served.leaves_llc {
             count(&mut counts.bus_transactions);
             if !self.buses.is_empty() {
-                let wait_ps = self.wait_for_bus(now(), to.place.bus, served.leaves_bus);
+                let now = now();
+                if served.was_written_back && self.writes_back {
+                    // The owner did not wait for it, and nobody else does now.
+                    self.wait_for_bus(now, to.place.bus, false);
+                }
+                let wait_ps = self.wait_for_bus(now, to.place.bus, served.leaves_bus);
                 to.stats.bus_wait_ps += wait_ps;
                 return served.cost_ps + wait_ps;
             }
@@ -797,11 +824,7 @@ impl Beyond {
 
 fn place(machine: &Machine, cpu: CpuId) -> Place {
     let topology = &machine.topology;
-    let bus = |cpu| {
-        let at = topology.cpu(cpu);
-        let llcs_per_bus = machine.memory.llcs_per_bus;
-        llcs_per_bus.map_or(at.node, |llcs| at.llc / llcs)
-    };
+    let bus = |cpu| machine.bus_of(cpu);
     let here = topology.cpu(cpu);
     let mut bus_bits = 0;
     for other in (0..topology.nr_cpus() as u32).map(CpuId) {

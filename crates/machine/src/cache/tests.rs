@@ -275,11 +275,39 @@ fn only_what_leaves_the_last_level_cache_is_on_the_bus() {
     assert_eq!(wait(0, 5, WRITE), 0); // hit
     assert_eq!(wait(1, 5, WRITE), 0); // transfer within the last-level cache
     assert_eq!(wait(2, 5, WRITE), 50); // transfer to another one: slot 1
-    assert_eq!(wait(4, 6, READ), 100); // memory: slot 2
+    assert_eq!(wait(2, 6, READ), 100); // memory: slot 2
+    assert_eq!(wait(4, 7, READ), 0); // memory of the other node, which has a bus of its own
     let of = |cpu| cache.stats(CpuId(cpu)).bus_transactions();
-    assert_eq!([of(0), of(1), of(2), of(4)], [1, 0, 1, 1]);
+    assert_eq!([of(0), of(1), of(2), of(4)], [1, 0, 2, 1]);
     // All that is beyond a hit is waited: the way and the wait for a slot.
-    assert_eq!(cache.wait_ps(CpuId(2)), TRANSFER[1] - HIT + 50);
+    assert_eq!(
+        cache.wait_ps(CpuId(2)),
+        TRANSFER[1] + MEMORY - 2 * HIT + 150
+    );
+}
+
+#[test]
+fn a_modified_line_that_was_evicted_crosses_the_bus_twice() {
+    let waits = |written_pct| {
+        let mut machine = machine();
+        machine.memory.llc_hit_ps = 0;
+        machine.memory.bus_ps = 50;
+        machine.memory.written_pct = written_pct;
+        let mut cache = CacheModel::new(&machine);
+        let of_cpu = cache.cache_of(CpuId(0));
+        let mut wait = |write| {
+            let before = cache.stats(CpuId(0)).bus_wait_ps;
+            cache.touch(CpuId(0), T0, 5 * 64, write);
+            cache.evict(of_cpu, 1_000_000);
+            cache.stats(CpuId(0)).bus_wait_ps - before
+        };
+        let waits = [WRITE, READ, READ].map(&mut wait);
+        (waits, cache.stats(CpuId(0)).write_backs)
+    };
+    // One slot for each time that memory serves it.
+    assert_eq!(waits(None), ([0, 50, 100], 1));
+    // One more for the write-back before the second time; then it is clean.
+    assert_eq!(waits(Some(0)), ([0, 100, 150], 1));
 }
 
 #[test]
