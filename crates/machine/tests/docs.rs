@@ -100,6 +100,23 @@ A field that is left out is that of the machine: capacity 1024, `memory.cache_by
 capacity of their core, in system calls too; interrupts and the scheduler's own paths take what `paths` says on every core. Policies
 get the capacity from `scx_bpf_cpuperf_cap()`, and `-s kernel` places tasks by it. Frequencies are fixed.
 
+### Write the bus
+
+`memory.bus_ps` is the time one line occupies the bus of a node: the front-side bus, or the memory controller. Where several processor
+buses join in one node, `memory.llcs_per_bus` says how many caches each has. With 0, a bus carries everything at once. The kernel's lines
+that come from memory or another node's cache wait for their turn. Two further fields bring in the applications:
+
+| field | meaning |
+|---|---|
+| `stream_ps` | time one CPU alone needs for each line when it goes over memory in order; without it, as long as a miss. The workload `stream`, `lat_ctx` with data and `mem` of rt-app files do that |
+| `written_pct` | share, in per cent, of the lines of an application (`evict_lines_per_ms`) that it writes, so that they cross the bus twice. With it, computing occupies the bus, and so do modified lines that a cache writes back |
+
+Applications that ask for more than the bus carries are slower: who asks for less than an equal share gets all of it, the others share the
+rest equally. The kernel's accesses of a CPU get at least one turn among those of all computing CPUs.
+
+`schedlab calibrate` measures `stream_ps` on one CPU, and `bus_ps` with all CPUs of a node at once, if they go over memory a fifth slower
+than as many times one CPU.
+
 ### Write the objects that calls share
 
 A section `[shared.NAME]` is an object of the kernel that calls of several CPUs use at once

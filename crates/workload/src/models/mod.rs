@@ -32,6 +32,7 @@ models! {
     reflex,
     schbench,
     service,
+    stream,
     streamcluster,
     tpch,
     volano,
