@@ -1,12 +1,13 @@
 //! Puts measurements into a profile: which difference of which measurements is which number.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use schedlab_machine::{Machine, Numbering};
 use schedlab_trace::counted;
 
-use crate::caches::memory_costs;
+use crate::caches::{memory_costs, streams};
 use crate::draft::{Draft, rising};
 use crate::idle::{self, Idle, Snapshot};
 use crate::sample::{Figure, Sample};
@@ -63,7 +64,9 @@ pub(crate) fn assemble(
         ));
     }
     progress("caches and memory");
-    memory_costs(&mut draft, &described, first);
+    let chain = memory_costs(&mut draft, &described, first);
+    let (node, cores) = site.first_node();
+    streams(&mut draft, &chain, &node, cores);
     progress("transfers between CPUs");
     transfers(&mut draft, &site, described.threads_known);
     progress("paths through the kernel");
@@ -95,6 +98,21 @@ impl<'a> Site<'a> {
     fn first(&self) -> Option<usize> {
         let cpu = self.cpus[*self.usable.first()?];
         paths::clock(cpu).map(|_| cpu)
+    }
+
+    /// Returns the kernel's numbers of the CPUs of the first one's node, and how many cores they are. Only the first one
+    /// where not all may be used: the bus is theirs, too.
+    fn first_node(&self) -> (Vec<usize>, usize) {
+        let Some(&first) = self.usable.first() else {
+            return (Vec::new(), 0);
+        };
+        let in_node = |&cpu: &usize| self.triples[cpu][2] == self.triples[first][2];
+        let all: Vec<usize> = (0..self.cpus.len()).filter(in_node).collect();
+        if all.iter().any(|cpu| !self.usable.contains(cpu)) {
+            return (vec![self.cpus[first]], 1);
+        }
+        let cores: BTreeSet<u32> = all.iter().map(|&cpu| self.triples[cpu][0]).collect();
+        (all.iter().map(|&cpu| self.cpus[cpu]).collect(), cores.len())
     }
 
     /// The first two CPUs, by the profile's numbers, of which `of` holds.

@@ -144,8 +144,59 @@ fn atomic(draft: &mut Draft, caches: &[CacheLevel], cpu: usize) {
     }
 }
 
+/// How fast memory is gone over in order: by one CPU, and by all of the first one's node together.
+///
+/// A node whose CPUs together are as fast as each alone shows no limit of its bus; a fifth less does.
+pub(crate) fn streams(draft: &mut Draft, chain: &MemoryChain, node: &[usize], cores: usize) {
+    let (Some(&first), line) = (node.first(), draft.base.memory.line_bytes) else {
+        return;
+    };
+    let &MemoryChain { bytes, miss_ps } = chain;
+    let each = (bytes / node.len() as u64).max(4 << 20);
+    let Some(alone) = memory::stream(&[first], bytes, line) else {
+        return;
+    };
+    let alone = &alone[0];
+    draft.base.memory.stream_ps = Some(miss_ps);
+    let what = "a line of a buffer that is read and written in order";
+    draft.put_at_most("memory.stream_ps", miss_ps, alone, what);
+    if cores < 2 {
+        return;
+    }
+    let Some(together) = memory::stream(node, each, line) else {
+        return;
+    };
+    let rate = |sample: &Sample| 1e12 / sample.median().max(1) as f64;
+    let all: f64 = together.iter().map(rate).sum();
+    let share = all / (rate(alone) * cores as f64);
+    let percent = (share * 100.0).round();
+    if share > 0.8 {
+        let source = format!(
+            "measured: {} CPUs of a node together go over memory at {percent} % of the rate that {cores} times one would have: no limit seen",
+            node.len()
+        );
+        return draft.put("memory.bus_ps", 0, source);
+    }
+    // Each line crosses twice, as it is written.
+    let bus_ps = (1e12 / (2.0 * all)).round().max(1.0);
+    let source = format!(
+        "measured: {} CPUs of a node together go over memory at {percent} % of the rate that {cores} times one would have, {:.1} million lines/s, each of which crosses the bus twice",
+        node.len(),
+        all / 1e6
+    );
+    draft.put("memory.bus_ps", bus_ps as u64, source);
+}
+
+/// The chain of accesses that memory serves.
+pub(crate) struct MemoryChain {
+    /// Bytes that it spans.
+    bytes: u64,
+    /// The profile's time of one of them.
+    miss_ps: u64,
+}
+
 /// Sizes and latencies of caches and memory.
-pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize) {
+pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize) -> MemoryChain {
     let caches = &described.caches;
     let (own, last) = modelled(caches, described.threads());
     let known = geometry(draft, own);
@@ -157,8 +208,8 @@ pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize)
     let hit = Chain::measure(cpu, own_bytes / 2, line, what);
     let llc = last.and_then(|last| last_level_chain(draft, own_bytes, last));
     let llc = llc.and_then(|bytes| last_level(draft, cpu, own_bytes, bytes));
-    let miss = memory_chain(draft, caches);
-    let miss = Chain::measure(cpu, miss, line, "TLB misses included");
+    let bytes = memory_chain(draft, caches);
+    let miss = Chain::measure(cpu, bytes, line, "TLB misses included");
     if let (Some(llc), Some(miss)) = (&llc, &miss)
         && llc.sample.median() > miss.sample.median() / 2
     {
@@ -187,6 +238,10 @@ pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize)
         } else if ps > 0 {
             draft.put_guess(field, ps);
         }
+    }
+    MemoryChain {
+        bytes,
+        miss_ps: values[2],
     }
 }
 

@@ -69,6 +69,20 @@ impl Draft {
         );
     }
 
+    /// A measured number, or `limit` where that is less.
+    pub fn put_at_most(&mut self, field: &str, limit: u64, sample: &Sample, what: &str) {
+        self.note_noise(field, sample);
+        let ps = sample.median().max(1);
+        let told = sample.source(what);
+        match ps <= limit {
+            true => self.put(field, ps, told),
+            false => {
+                let told = told.replace("measured: ", "");
+                self.put(field, limit, format!("derived: lowered to {limit}; {told}"));
+            }
+        }
+    }
+
     /// A computed number; the profile's where the measurements say nothing of it.
     pub fn put_figure(
         &mut self,

@@ -1,7 +1,8 @@
 //! Caches, memory, transfers between CPUs and atomic operations.
 
 use std::hint::{black_box, spin_loop};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,53 @@ fn walk(chain: &[u32], from: usize, steps: usize) -> usize {
         at = chain[at] as usize;
     }
     black_box(at)
+}
+
+/// Returns the time of each of `cpus` for a line when all of them at once go over buffers of their own in order, and
+/// read and write each line once.
+pub fn stream(cpus: &[usize], bytes: u64, line_bytes: u32) -> Option<Vec<Sample>> {
+    let together = Barrier::new(cpus.len());
+    // A part takes less time than a thread may run before another one's turn comes.
+    let part = (1 << 20).min(bytes as usize);
+    let lines = part as u64 / u64::from(line_bytes);
+    let go_over = |buffer: &[AtomicU8]| {
+        for byte in buffer.iter().step_by(line_bytes as usize) {
+            byte.store(
+                byte.load(Ordering::Relaxed).wrapping_add(1),
+                Ordering::Relaxed,
+            );
+        }
+    };
+    let measure = |cpu| {
+        let is_there = pin(cpu);
+        let mut buffer = Vec::new();
+        buffer.resize_with(if is_there { bytes as usize } else { 0 }, AtomicU8::default);
+        go_over(&buffer);
+        let mut parts = buffer.chunks_exact(part.max(1)).cycle();
+        // Whoever cannot run comes, too: the others would wait for him.
+        together.wait();
+        if !is_there {
+            return None;
+        }
+        Sample::collect(2_001, Duration::from_millis(300), || {
+            let part = parts.next()?;
+            undisturbed(|| {
+                let start = Instant::now();
+                go_over(part);
+                Some(ps_each(start, lines))
+            })
+        })
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = cpus
+            .iter()
+            .map(|&cpu| scope.spawn(move || measure(cpu)))
+            .collect();
+        let samples = threads
+            .into_iter()
+            .map(|thread| thread.join().ok().flatten());
+        samples.collect()
+    })
 }
 
 /// Returns an uncontended atomic operation on a line that the CPU owns.
@@ -164,6 +212,15 @@ pub fn smt_share(cpu: usize, sibling: usize) -> Option<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_cpu_of_a_stream_is_measured() {
+        let cpu = (0..).find(|&cpu| crate::pin::allowed(cpu)).unwrap();
+        let samples = stream(&[cpu, cpu], 1 << 20, 64).unwrap();
+        assert_eq!(samples.len(), 2);
+        assert!(samples.iter().all(|sample| sample.median() > 0));
+        assert!(stream(&[cpu, usize::MAX], 1 << 20, 64).is_none());
+    }
 
     #[test]
     fn a_chain_is_one_cycle_through_all_lines() {
