@@ -31,7 +31,7 @@ fn main() {
     let source = |name: &String| PathBuf::from(format!("policies/{name}.bpf.c"));
     let output = |name: &String| out.join(format!("{name}.so"));
     let compiled = in_parallel::each(&names, |name| {
-        compiler::run(&compiler::Job {
+        compiler::run(&compiler::Compilation {
             compiler: &compiler,
             arch: &arch,
             folder: &root,
@@ -68,7 +68,7 @@ fn main() {
 
     let types = Path::new("crates/policies/src/types/types.bpf.c");
     let compiled = compiler::run_with(
-        &compiler::Job {
+        &compiler::Compilation {
             compiler: &compiler,
             arch: &arch,
             folder: &root,

@@ -1,6 +1,6 @@
 //! The audit: a policy that looks at another task than those it is handed, and lets no probe pay for that, ends the run.
 //!
-//! A policy that is compiled for it (`compiler::Job::audit`) reports each load and store before it happens
+//! A policy that is compiled for it (`compiler::Compilation::audit`) reports each load and store before it happens
 //! (`include/native/scx/audit.h`). The data of a task: its `task_struct`, its values in task storage, and the context
 //! in the arena that `include/lab/task.h` reports. An op may look at
 //! - the tasks that are its arguments, and the one that its CPU runs: that CPU has their lines;

@@ -79,7 +79,7 @@ const AUDIT_FLAGS: &[&str] = &[
 ];
 
 /// The source to compile.
-pub struct Job<'a> {
+pub struct Compilation<'a> {
     /// The compiler.
     pub compiler: &'a str,
     /// The target architecture, by Rust's name.
@@ -99,12 +99,12 @@ pub struct Job<'a> {
 
 /// Compiles a policy. Returns the output of compiler and linker, which has their warnings, undefined symbols among them.
 /// The error is this output, or the reason why the compiler did not start.
-pub fn run(job: &Job<'_>) -> Result<String, String> {
+pub fn run(job: &Compilation<'_>) -> Result<String, String> {
     run_with(job, &[])
 }
 
 /// Compiles a policy with further arguments.
-pub fn run_with(job: &Job<'_>, further: &[String]) -> Result<String, String> {
+pub fn run_with(job: &Compilation<'_>, further: &[String]) -> Result<String, String> {
     let mut command = Command::new(job.compiler);
     command.current_dir(job.folder).args(FLAGS);
     command.args(flags_of(job.arch));

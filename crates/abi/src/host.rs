@@ -28,16 +28,16 @@ use crate::custody;
 use crate::dwarf::{Types, Variable};
 use crate::fields::Fields;
 use crate::graph::Graph;
+use crate::host_table::Table;
 use crate::image::Image;
 use crate::kfuncs::time::Timers;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
 use crate::maps::Maps;
 use crate::masks::MaskPool;
 use crate::memory::{Memory, PAGE, space};
-use crate::object::Object;
+use crate::object::NativeObject;
 use crate::ops;
 use crate::races::Races;
-use crate::table::Table;
 use crate::tasks::{Extension, Tasks};
 
 /// Lines that `bpf_printk()` may leave behind.
@@ -873,7 +873,7 @@ impl Runner {
         version: KernelVersion,
         watch: Option<Watch>,
     ) -> std::io::Result<Runner> {
-        let object: Arc<Object> = Arc::clone(image.object());
+        let object: Arc<NativeObject> = Arc::clone(image.object());
         let nr_cpus = machine.topology.nr_cpus();
         let ops = image.ops();
         let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
@@ -1147,7 +1147,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "the host is borrowed twice")]
     fn who_looks_at_the_host_cannot_look_again() {
-        let object = Object::from_elf("copies", "", compiled("copies")).unwrap();
+        let object = NativeObject::from_elf("copies", "", compiled("copies")).unwrap();
         let machine = Machine::builtin("laptop").unwrap();
         let values = crate::kconfig::Values::new(&machine, KernelVersion::V7_2);
         let settings = object.settings(&[]).unwrap();

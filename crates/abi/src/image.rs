@@ -12,7 +12,7 @@ use schedlab_machine::Machine;
 use crate::bpf;
 use crate::kconfig::{self, Pages, Relocation, Values};
 use crate::layout::Ops;
-use crate::object::Object;
+use crate::object::NativeObject;
 use crate::options::Settings;
 
 /// Why a copy could not be loaded.
@@ -82,7 +82,7 @@ pub enum LoadError {
 
 /// A loaded copy with its own globals.
 pub struct Image {
-    object: Arc<Object>,
+    object: Arc<NativeObject>,
     form: Form,
 }
 
@@ -94,7 +94,7 @@ enum Form {
 impl Image {
     /// Loads a copy and gives its options and the kernel's configuration their values.
     pub fn load(
-        object: &Arc<Object>,
+        object: &Arc<NativeObject>,
         settings: &Settings,
         kconfig: &Values,
         (machine, version): (&Machine, KernelVersion),
@@ -146,7 +146,7 @@ impl Image {
     }
 
     /// The object it is a copy of.
-    pub fn object(&self) -> &Arc<Object> {
+    pub fn object(&self) -> &Arc<NativeObject> {
         &self.object
     }
 
@@ -195,7 +195,7 @@ struct Native {
 
 impl Native {
     fn load(
-        object: &Arc<Object>,
+        object: &Arc<NativeObject>,
         settings: &Settings,
         kconfig: &Values,
     ) -> Result<Native, LoadError> {
@@ -220,7 +220,7 @@ impl Native {
             .map_err(|problem| error(problem.to_string()))?;
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))
             .expect("a number has no NUL");
-        // SAFETY: nothing of the object runs: `Object::from_elf` has refused what has constructors, destructors or
+        // SAFETY: nothing of the object runs: `NativeObject::from_elf` has refused what has constructors, destructors or
         // functions that choose others.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
@@ -254,7 +254,7 @@ impl Native {
     }
 
     /// Writes the values of options.
-    fn set_options(&self, object: &Object, settings: &Settings) -> Result<(), String> {
+    fn set_options(&self, object: &NativeObject, settings: &Settings) -> Result<(), String> {
         for &(index, value) in &settings.values {
             let option = &object.options()[index];
             let bytes = value.to_le_bytes();
@@ -264,7 +264,7 @@ impl Native {
     }
 
     /// Writes the addresses of the symbols that the loader provides.
-    fn relocate(&self, object: &Object) -> Result<(), String> {
+    fn relocate(&self, object: &NativeObject) -> Result<(), String> {
         for relocation in &object.relocations {
             let address = kconfig::address(relocation, self.kconfig.as_ref());
             self.write(relocation.place, &address.to_le_bytes())?;

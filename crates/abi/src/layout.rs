@@ -257,7 +257,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::compiler;
     use crate::dwarf::Types;
-    use crate::table::Table;
+    use crate::host_table::Table;
 
     /// The debug information of a fixture as the compiler at hand lays it out.
     fn types() -> &'static Types {
@@ -273,7 +273,7 @@ pub(crate) mod tests {
             std::process::id()
         ));
         let source = PathBuf::from(format!("tests/fixtures/{fixture}.bpf.c"));
-        compiler::run(&compiler::Job {
+        compiler::run(&compiler::Compilation {
             compiler: &compiler::default_compiler(),
             arch: std::env::consts::ARCH,
             folder,

@@ -6,7 +6,7 @@ use gimli::constants;
 
 use crate::dwarf::{Shape, Types};
 use crate::host::Host;
-use crate::object::Object;
+use crate::object::NativeObject;
 
 /// The member of a type at an offset, as C writes it behind a value of that type: `.queue.head`, `[3].nr`.
 fn member(types: &Types, type_at: usize, offset: u64) -> String {
@@ -41,7 +41,7 @@ fn member(types: &Types, type_at: usize, offset: u64) -> String {
 }
 
 /// Describes a place in a global variable.
-fn in_global(object: &Object, address: u64) -> Option<String> {
+fn in_global(object: &NativeObject, address: u64) -> Option<String> {
     let (name, offset) = object.global_at(address)?;
     let types = Types::read(object.elf()).ok()?;
     let variables = types.variables();
@@ -51,7 +51,7 @@ fn in_global(object: &Object, address: u64) -> Option<String> {
 }
 
 /// Describes a place in a value of a map.
-fn in_value(object: &Object, map: &str, offset: u64) -> String {
+fn in_value(object: &NativeObject, map: &str, offset: u64) -> String {
     let value = Types::read(object.elf()).ok().and_then(|types| {
         let variables = types.variables();
         let variable = variables.iter().find(|variable| variable.name == map)?;
@@ -76,7 +76,7 @@ fn in_value(object: &Object, map: &str, offset: u64) -> String {
 }
 
 /// Describes a place in the context that a task has in the arena (`LAB_TASKS()`).
-fn in_context(object: &Object, offset: u64) -> Option<String> {
+fn in_context(object: &NativeObject, offset: u64) -> Option<String> {
     let types = Types::read(object.elf()).ok()?;
     let inner = member(&types, types.typedef("task_t")?, offset);
     (!inner.is_empty()).then(|| inner.trim_start_matches('.').to_owned())

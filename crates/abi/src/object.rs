@@ -18,7 +18,7 @@ use crate::{ObjectError, ObjectErrors};
 
 /// A policy compiled for the virtual kernel. Cheap to share; each run loads a copy of its own.
 #[derive(Debug)]
-pub struct Object {
+pub struct NativeObject {
     name: String,
     elf: Vec<u8>,
     /// The part of the file that is mapped; the rest is debug information.
@@ -144,16 +144,20 @@ fn dynamic_call(entry: &[u8], instrumented: bool) -> Option<&'static str> {
     }
 }
 
-impl Object {
+impl NativeObject {
     /// Reads a compiled policy.
     ///
     /// # Errors
     /// Returns all faults that it finds: no ELF object with debug information, a symbol that the virtual kernel does not
     /// have, a constructor, not exactly one ops table, an op that the kernel could not call, a licence that it does not
     /// accept, or a map of an unknown kind.
-    pub fn from_elf(name: &str, source: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectErrors> {
+    pub fn from_elf(
+        name: &str,
+        source: &str,
+        elf: Vec<u8>,
+    ) -> Result<Arc<NativeObject>, ObjectErrors> {
         let mut errors = Vec::new();
-        match Object::read(name, source, elf, &mut errors) {
+        match NativeObject::read(name, source, elf, &mut errors) {
             Ok(object) if errors.is_empty() => Ok(Arc::new(object)),
             Ok(_) => Err(ObjectErrors(errors)),
             Err(error) => {
@@ -169,7 +173,7 @@ impl Object {
         source: &str,
         mut elf: Vec<u8>,
         errors: &mut Vec<ObjectError>,
-    ) -> Result<Object, ObjectError> {
+    ) -> Result<NativeObject, ObjectError> {
         let unreadable = |reason: String| ObjectError::Unreadable {
             policy: name.to_owned(),
             reason,
@@ -237,7 +241,7 @@ impl Object {
         let (relocations, left_out) = (kconfig::relocations(&file), left_out(&file, &types));
         let bindings = kconfig::bindings(&file);
         kconfig::make_weak(&mut elf, &bindings);
-        Ok(Object {
+        Ok(NativeObject {
             name: name.to_owned(),
             image_bytes: image_bytes as usize,
             span,
@@ -262,32 +266,36 @@ impl Object {
     /// Reads an object that was compiled for BPF. `types` are those of the virtual kernel.
     ///
     /// # Errors
-    /// As [`Object::from_elf`].
+    /// As [`NativeObject::from_elf`].
     pub fn from_bpf(
         name: &str,
         elf: Vec<u8>,
         types: &Arc<KernelTypes>,
-    ) -> Result<Arc<Object>, ObjectErrors> {
+    ) -> Result<Arc<NativeObject>, ObjectErrors> {
         let parts = vec![(name.to_owned(), elf)];
-        Object::from_joined(name, parts, &Decisions::default(), types)
+        NativeObject::from_joined(name, parts, &Decisions::default(), types)
     }
 
     /// Joins objects that were compiled for BPF, each with its name, and checks the decisions of a loader.
     ///
     /// # Errors
-    /// As [`Object::from_elf`], or if they cannot be joined or a decision does not fit.
+    /// As [`NativeObject::from_elf`], or if they cannot be joined or a decision does not fit.
     pub fn from_joined(
         name: &str,
         mut parts: Vec<(String, Vec<u8>)>,
         decisions: &Decisions,
         types: &Arc<KernelTypes>,
-    ) -> Result<Arc<Object>, ObjectErrors> {
+    ) -> Result<Arc<NativeObject>, ObjectErrors> {
         let mut errors = Vec::new();
         match bpf::read(name, &parts, decisions, types, &mut errors) {
             Ok(facts) => {
                 errors.extend(check_license_text(name, &facts.program.elf.license).err());
                 match errors.is_empty() {
-                    true => Ok(Arc::new(Object::of_facts(name, parts.remove(0).1, facts))),
+                    true => Ok(Arc::new(NativeObject::of_facts(
+                        name,
+                        parts.remove(0).1,
+                        facts,
+                    ))),
                     false => Err(ObjectErrors(errors)),
                 }
             }
@@ -301,16 +309,16 @@ impl Object {
     /// Makes an object of what a scheduler's own loader has loaded.
     ///
     /// # Errors
-    /// As [`Object::from_elf`].
+    /// As [`NativeObject::from_elf`].
     pub fn from_transcript(
         name: &str,
         transcript: &Transcript,
         types: &Arc<KernelTypes>,
-    ) -> Result<Arc<Object>, ObjectErrors> {
+    ) -> Result<Arc<NativeObject>, ObjectErrors> {
         let mut errors = Vec::new();
         match bpf::recorded(name, transcript, types, &mut errors) {
             Ok(facts) if errors.is_empty() => {
-                Ok(Arc::new(Object::of_facts(name, Vec::new(), facts)))
+                Ok(Arc::new(NativeObject::of_facts(name, Vec::new(), facts)))
             }
             Ok(_) => Err(ObjectErrors(errors)),
             Err(error) => {
@@ -320,8 +328,8 @@ impl Object {
         }
     }
 
-    fn of_facts(name: &str, elf: Vec<u8>, facts: bpf::Facts) -> Object {
-        Object {
+    fn of_facts(name: &str, elf: Vec<u8>, facts: bpf::Facts) -> NativeObject {
+        NativeObject {
             name: name.to_owned(),
             image_bytes: 0,
             span: facts.program.placement.bytes,

@@ -23,7 +23,7 @@ use schedlab_engine::policy::{OpCall, OpKind, TimerId};
 use schedlab_trace::{CpuId, TaskId};
 
 use crate::audit::arguments;
-use crate::object::Object;
+use crate::object::NativeObject;
 
 use self::clock::Clock;
 use self::shadow::{Access, Shadow};
@@ -495,7 +495,7 @@ pub struct Race {
 
 impl Race {
     /// One line for people; `what` is accessed.
-    pub fn describe(&self, object: &Object, what: &str) -> String {
+    pub fn describe(&self, object: &NativeObject, what: &str) -> String {
         let side = |side: &Side| {
             let line = object.line_in_policy(side.code.into());
             let line = line.unwrap_or_else(|| "an unknown place".to_owned());

@@ -18,7 +18,7 @@ use crate::kconfig::Values;
 use crate::layout::NR_CPUS_MAX;
 use crate::maps::{EINVAL, Map};
 use crate::memory::PAGE;
-use crate::object::Object;
+use crate::object::NativeObject;
 use crate::options::Settings;
 
 /// Carries all steps of a recording out on the host of a run.
@@ -287,7 +287,7 @@ impl<'m> Recorder<'m> {
     }
 
     fn make(&self, transcript: &Transcript, size: (usize, usize)) -> Result<Ready, String> {
-        let object = Object::from_transcript(&self.name, transcript, &self.types)
+        let object = NativeObject::from_transcript(&self.name, transcript, &self.types)
             .map_err(|errors| errors.to_string())?;
         let recording = object
             .program
@@ -328,7 +328,7 @@ fn settle(runner: &Runner, places: &Places, transcript: &Transcript) -> Result<(
 
 /// A host of an object, on which nothing has run.
 fn runner(
-    object: &Arc<Object>,
+    object: &Arc<NativeObject>,
     machine: &Machine,
     version: KernelVersion,
 ) -> Result<Runner, LoadError> {

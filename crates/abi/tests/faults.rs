@@ -5,15 +5,15 @@ mod common;
 use std::sync::{Arc, OnceLock};
 
 use common::{Bench, object, simple, try_object};
-use schedlab_abi::{KernelVersion, NativePolicy, Object, compiler};
+use schedlab_abi::{KernelVersion, NativeObject, NativePolicy, compiler};
 use schedlab_engine::Scenario;
 use schedlab_engine::policy::{OpCall, OpKind, Policy as _, ThisCpu};
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
 use schedlab_workload::Workload;
 
-fn faults() -> &'static Arc<Object> {
-    static OBJECT: OnceLock<Arc<Object>> = OnceLock::new();
+fn faults() -> &'static Arc<NativeObject> {
+    static OBJECT: OnceLock<Arc<NativeObject>> = OnceLock::new();
     OBJECT.get_or_init(|| object("faults"))
 }
 

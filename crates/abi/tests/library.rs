@@ -469,7 +469,7 @@ fn the_kernel_trees_examples_run_unmodified() {
         let source = folder.join(format!("{name}.bpf.c"));
         let built = tempfile::tempdir().unwrap();
         let output = built.path().join("policy.so");
-        compiler::run(&compiler::Job {
+        compiler::run(&compiler::Compilation {
             compiler: &compiler::default_compiler(),
             arch: std::env::consts::ARCH,
             folder: &folder,
@@ -481,7 +481,7 @@ fn the_kernel_trees_examples_run_unmodified() {
         .unwrap_or_else(|error| panic!("{name}: {error}"));
         let elf = std::fs::read(&output).unwrap();
         let text = std::fs::read_to_string(&source).unwrap();
-        let object = schedlab_abi::Object::from_elf(name, &text, elf).unwrap();
+        let object = schedlab_abi::NativeObject::from_elf(name, &text, elf).unwrap();
         let mut bench = Bench::of(&object, options);
         add_several(&mut bench);
         assert_eq!(bench.simply(OpCall::Init), Ok(0), "{name}");

@@ -1,7 +1,7 @@
 //! Instructions of BPF become native code: reading objects, answering CO-RE, verification of the structure, translation by
 //! Cranelift, and a plain interpreter to compare with.
 //!
-//! It knows neither a scheduler nor a simulation: what a kernel has is handed to it ([`link::Kernel`]).
+//! It knows neither a scheduler nor a simulation: what a kernel has is handed to it ([`link::KernelSymbols`]).
 
 pub mod btf;
 pub mod btf_ext;

@@ -10,7 +10,7 @@ use crate::insn::{self, FRAME, Insn, alu, class, pseudo};
 use crate::program::{Function, Hooks, HostFn, HostFunction, Ref, Unit};
 
 /// A kernel's answers to an object.
-pub trait Kernel {
+pub trait KernelSymbols {
     /// Its types.
     fn types(&self) -> &Btf;
 
@@ -98,7 +98,7 @@ impl Placement {
     /// If a variable of the configuration is not there and not weak.
     pub fn new(
         elf: &Elf,
-        kernel: &dyn Kernel,
+        kernel: &dyn KernelSymbols,
     ) -> Result<(Placement, BTreeMap<String, u64>), ElfError> {
         let mut placement = Placement {
             maps: elf.maps.len(),
@@ -144,7 +144,7 @@ impl Placement {
 ///
 /// # Errors
 /// If the object asks for what cannot be: a variable of the configuration without a value, or a broken relocation.
-pub fn link(elf: &Elf, roots: &[usize], kernel: &dyn Kernel) -> Result<Linked, ElfError> {
+pub fn link(elf: &Elf, roots: &[usize], kernel: &dyn KernelSymbols) -> Result<Linked, ElfError> {
     let (placement, kconfig) = Placement::new(elf, kernel)?;
     let reached = reached(elf, roots);
     let numbers: BTreeMap<usize, usize> = reached
@@ -199,14 +199,14 @@ fn reached(elf: &Elf, roots: &[usize]) -> BTreeSet<usize> {
 
 struct Linker<'a> {
     elf: &'a Elf,
-    kernel: &'a dyn Kernel,
+    kernel: &'a dyn KernelSymbols,
     placement: &'a Placement,
     kconfig: BTreeMap<String, u64>,
     /// Numbers in the unit by index in the object.
     numbers: BTreeMap<usize, usize>,
     unit: Unit,
     hosts: BTreeMap<String, usize>,
-    /// For functions that do not say what they read ([`Kernel::live_places`]).
+    /// For functions that do not say what they read ([`KernelSymbols::live_places`]).
     live_places: Vec<(Range<i64>, u32)>,
 }
 

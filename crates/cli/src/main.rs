@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     };
     #[cfg(feature = "kernel")]
     schedlab_sim::use_bpf_headers(|| {
-        schedlab_kernel::policy::headers().map_err(|error| error.to_string())
+        schedlab_kernel::bpf_policy::headers().map_err(|error| error.to_string())
     });
     match commands::run(cli.command) {
         Ok(commands::Status::Done) => ExitCode::SUCCESS,

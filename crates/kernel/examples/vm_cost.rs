@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use schedlab_kernel::policy::POLICIES;
+use schedlab_kernel::bpf_policy::POLICIES;
 use schedlab_kernel::run;
 use schedlab_kernel::scx::{self, State};
 use schedlab_kernel::vm::{self, Stream, Vm};

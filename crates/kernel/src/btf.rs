@@ -7,7 +7,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, DeclTag, Func, FuncProto};
 use libbpf_rs::btf::{BtfKind, BtfType, ReferencesType as _};
 
-use crate::policy::POLICIES;
+use crate::bpf_policy::POLICIES;
 
 /// Kfuncs without which no policy of ours works.
 const NEEDED: &[&str] = &[

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use libbpf_rs::btf::Btf;
 
+use crate::bpf_policy::POLICIES;
 use crate::btf;
 use crate::clang;
-use crate::policy::POLICIES;
 use crate::scx::{self, State};
 use crate::vm;
 

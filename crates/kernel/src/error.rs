@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use schedlab_trace::options::OptionError;
 
-use crate::exit::Exit;
+use crate::exit::PolicyExit;
 
 /// Why something on the real kernel's side was not done.
 #[derive(thiserror::Error, Debug)]
@@ -86,7 +86,7 @@ pub enum Error {
         /// The policy.
         policy: String,
         /// Its exit.
-        exit: Box<Exit>,
+        exit: Box<PolicyExit>,
     },
     /// A scheduler's own loader does not load it.
     #[error("exec:{command}: {problem}")]

@@ -5,7 +5,7 @@ pub const EXIT_UNREG: i32 = 64;
 
 /// The reason for a policy's end, as the kernel reported it (`struct scx_exit_info`).
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Exit {
+pub struct PolicyExit {
     /// `enum scx_exit_kind`; 0 while the policy runs.
     pub kind: i32,
     /// The policy's or the kernel's exit code.
@@ -21,7 +21,7 @@ pub struct Exit {
     pub place: Option<String>,
 }
 
-impl Exit {
+impl PolicyExit {
     /// Returns whether the policy was taken out by us and not ejected.
     pub fn is_normal(&self) -> bool {
         self.kind == EXIT_UNREG
@@ -121,30 +121,30 @@ mod tests {
             \x20 R a third[13] -5000ms\n\
             \x20     scx_state/flags=3/0x1 dsq_flags=0x0 ops_state/qseq=0/5\n\
             \x20     sticky/holding_cpu=-1/-1 dsq_id=0x1\n";
-        Exit {
+        PolicyExit {
             kind: 1026,
             reason: "runnable task stall".to_owned(),
             message: format!("{task} failed to run for 5.000s"),
             dump: dump.to_owned(),
-            ..Exit::default()
+            ..PolicyExit::default()
         }
         .told()
     }
 
     #[test]
     fn an_error_says_which_line_it_came_from() {
-        let exit = |message: &str| Exit {
+        let exit = |message: &str| PolicyExit {
             kind: 1024,
             reason: "runtime error".to_owned(),
             message: message.to_owned(),
             place: Some("x.bpf.c:12 (x_enqueue)".to_owned()),
-            ..Exit::default()
+            ..PolicyExit::default()
         };
         assert_eq!(
             exit("invalid CPU -3").told(),
             "runtime error (invalid CPU -3), called at x.bpf.c:12 (x_enqueue)"
         );
-        let elsewhere = Exit {
+        let elsewhere = PolicyExit {
             place: Some("/a b/./x.bpf.c:12 (x_enqueue)".to_owned()),
             ..exit("./x.bpf.c:12: given up")
         };

@@ -4,21 +4,21 @@
 //! Not here: what a measure means (`crates/report`) and how a policy behaves in simulation.
 #![forbid(unsafe_code)]
 
+pub mod bpf_policy;
 pub mod btf;
 pub mod cache;
 #[path = "../../policies/src/clang.rs"]
 pub mod clang;
+pub mod comparison;
 pub mod doctor;
 pub mod error;
 pub mod exit;
-pub mod experiment;
 mod group;
 pub mod kernel_log;
 pub mod load;
 pub mod loader;
 pub mod measure;
 mod places;
-pub mod policy;
 mod probes;
 pub mod raw;
 pub mod run;

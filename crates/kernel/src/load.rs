@@ -14,10 +14,10 @@ use libbpf_rs::btf::types::{Enum, Enum64};
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapType, ObjectBuilder, OpenObject};
 use schedlab_trace::options::{self, OptionKind};
 
+use crate::bpf_policy::BpfObject;
 use crate::error::{Doing as _, Error, Result};
-use crate::exit::Exit;
+use crate::exit::PolicyExit;
 use crate::places;
-use crate::policy::Object;
 use crate::scx::{self, State};
 use crate::vars::{self, Kind, Variable};
 use crate::verdict;
@@ -76,7 +76,7 @@ struct ExitLayout {
 ///
 /// # Errors
 /// The object is no BPF object.
-pub fn options(object: &Object) -> Result<Vec<Variable>> {
+pub fn options(object: &BpfObject) -> Result<Vec<Variable>> {
     let btf = btf_of(object)?;
     Ok(vars::of_section(&btf, ".rodata")
         .into_iter()
@@ -92,7 +92,7 @@ fn is_option(variable: &Variable) -> bool {
         && variable.option_kind().is_some()
 }
 
-fn btf_of(object: &Object) -> Result<Btf<'_>> {
+fn btf_of(object: &BpfObject) -> Result<Btf<'_>> {
     Btf::from_raw("policy", &object.bytes)
         .doing(&format!("reading the types of {}", object.name))?
         .ok_or_else(|| Error::Option {
@@ -128,7 +128,7 @@ impl Loaded {
     /// # Errors
     /// No sched_ext here, no permission, another scheduler is loaded, a wrong option, or the
     /// kernel's refusal with the one line that explains it.
-    pub fn load(policy: &Object, settings: &[(String, String)]) -> Result<Loaded> {
+    pub fn load(policy: &BpfObject, settings: &[(String, String)]) -> Result<Loaded> {
         Self::load_on(policy, settings, Terms::default())
     }
 
@@ -136,13 +136,21 @@ impl Loaded {
     ///
     /// # Errors
     /// As [`Loaded::load`].
-    pub fn load_on(policy: &Object, settings: &[(String, String)], terms: Terms) -> Result<Loaded> {
+    pub fn load_on(
+        policy: &BpfObject,
+        settings: &[(String, String)],
+        terms: Terms,
+    ) -> Result<Loaded> {
         ready()?;
         vm::doing(&format!("loading the scheduler '{}'", policy.name));
         verdict::listen(|| Self::load_logged(policy, settings, terms))
     }
 
-    fn load_logged(policy: &Object, settings: &[(String, String)], terms: Terms) -> Result<Loaded> {
+    fn load_logged(
+        policy: &BpfObject,
+        settings: &[(String, String)],
+        terms: Terms,
+    ) -> Result<Loaded> {
         let btf = btf_of(policy)?;
         let mut open = ObjectBuilder::default()
             .name("policy")
@@ -187,7 +195,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    fn attach(&mut self, policy: &Object) -> Result<()> {
+    fn attach(&mut self, policy: &BpfObject) -> Result<()> {
         let seq = scx::enable_seq();
         let mut ops = self
             .object
@@ -258,15 +266,15 @@ impl Loaded {
     }
 
     /// Why it ended; kind 0 while it runs.
-    pub fn exit(&self) -> Exit {
+    pub fn exit(&self) -> PolicyExit {
         let Some((variable, layout)) = &self.exit_info else {
-            return Exit::default();
+            return PolicyExit::default();
         };
         let Some(data) = self.section(".data") else {
-            return Exit::default();
+            return PolicyExit::default();
         };
         let Some(info) = data.get(variable.offset..variable.offset + variable.size) else {
-            return Exit::default();
+            return PolicyExit::default();
         };
         let dump = self
             .object
@@ -282,7 +290,7 @@ impl Loaded {
             .map(|bytes| text(&bytes))
             .unwrap_or_default();
         let kind = i32::from_ne_bytes(array(&info[layout.kind..]));
-        Exit {
+        PolicyExit {
             kind,
             code: i64::from_ne_bytes(array(&info[layout.code..])),
             reason: text(&info[layout.reason..]),
@@ -293,7 +301,7 @@ impl Loaded {
     }
 
     /// Returns the bytes of a global variable as they are now, for tests.
-    pub fn global(&self, policy: &Object, name: &str) -> Option<Vec<u8>> {
+    pub fn global(&self, policy: &BpfObject, name: &str) -> Option<Vec<u8>> {
         let btf = btf_of(policy).ok()?;
         [".bss", ".data"].into_iter().find_map(|section| {
             let variables = vars::of_section(&btf, section);
@@ -341,7 +349,7 @@ impl Loaded {
     ///
     /// # Errors
     /// The kernel does not finish within 20 s.
-    pub fn unload(mut self) -> Result<Exit> {
+    pub fn unload(mut self) -> Result<PolicyExit> {
         vm::doing(&format!("taking out the scheduler '{}'", self.name));
         drop(self.link.take());
         let start = Instant::now();
@@ -394,14 +402,14 @@ pub(crate) fn per_cpu(object: &libbpf_rs::Object, name: &str) -> Result<Option<V
 ///
 /// # Errors
 /// Names the first that is wrong, and what would be right.
-pub fn check_options(policy: &Object, settings: &[(String, String)]) -> Result<()> {
+pub fn check_options(policy: &BpfObject, settings: &[(String, String)]) -> Result<()> {
     let btf = btf_of(policy)?;
     encode_options(policy, &vars::of_section(&btf, ".rodata"), settings).map(drop)
 }
 
 /// Offsets and bytes of the options' values.
 fn encode_options(
-    policy: &Object,
+    policy: &BpfObject,
     variables: &[Variable],
     settings: &[(String, String)],
 ) -> Result<Vec<(usize, Vec<u8>)>> {
@@ -418,7 +426,7 @@ fn encode_options(
 
 /// Sets options, the scx headers' constants, and the room for the kernel's exit dump.
 fn configure(
-    policy: &Object,
+    policy: &BpfObject,
     btf: &Btf<'_>,
     open: &mut OpenObject,
     settings: &[(String, String)],
@@ -476,7 +484,7 @@ fn configure(
 }
 
 /// Returns an enumerator of the running kernel.
-fn constant(policy: &Object, name: &str) -> Result<u64> {
+fn constant(policy: &BpfObject, name: &str) -> Result<u64> {
     let value = kernel_constants()?.get(name).copied();
     value.ok_or_else(|| Error::Option {
         policy: policy.name.clone(),
@@ -486,7 +494,7 @@ fn constant(policy: &Object, name: &str) -> Result<u64> {
 
 /// Changes a number in the policy's `sched_ext_ops`.
 fn change_ops(
-    policy: &Object,
+    policy: &BpfObject,
     btf: &Btf<'_>,
     open: &mut OpenObject,
     member: &str,

@@ -16,7 +16,7 @@ use libbpf_rs::query::ProgInfoIter;
 use nix::sys::signal::Signal;
 
 use crate::error::{At as _, Error, Result};
-use crate::exit::{EXIT_UNREG, Exit};
+use crate::exit::{EXIT_UNREG, PolicyExit};
 use crate::group::Group;
 use crate::load;
 use crate::scx::{self, State};
@@ -230,7 +230,7 @@ impl Started {
     }
 
     /// Why the kernel has ended it, as far as the loader says so; kind 0 if it does not.
-    fn exit(&self) -> Exit {
+    fn exit(&self) -> PolicyExit {
         self.printed()
             .lines()
             .rev()
@@ -278,7 +278,7 @@ impl Started {
     ///
     /// # Errors
     /// The kernel does not finish within 20 s.
-    pub fn stop(self) -> Result<Exit> {
+    pub fn stop(self) -> Result<PolicyExit> {
         vm::doing(&format!("ending the loader `{}`", self.command));
         let was_running = self.is_running();
         {
@@ -301,9 +301,9 @@ impl Started {
             thread::sleep(POLL);
         }
         Ok(match was_running {
-            true => Exit {
+            true => PolicyExit {
                 kind: EXIT_UNREG,
-                ..Exit::default()
+                ..PolicyExit::default()
             },
             false => self.exit(),
         })
@@ -322,19 +322,19 @@ const REASONS: [(&str, i32); 7] = [
 ];
 
 /// Reads the line by which loaders tell why their scheduler has ended (`UEI_REPORT()` of the scx headers, and `scx_utils`).
-fn exit_line(line: &str) -> Option<Exit> {
+fn exit_line(line: &str) -> Option<PolicyExit> {
     let (_, text) = line.split_once("EXIT: ")?;
     let (reason, kind) = REASONS
         .iter()
         .find(|(reason, _)| text.starts_with(reason))?;
     let rest = text[reason.len()..].trim();
     let message = rest.strip_prefix('(').unwrap_or_default();
-    Some(Exit {
+    Some(PolicyExit {
         kind: *kind,
         reason: (*reason).to_owned(),
         // The line of a message with line breaks has no end.
         message: message.strip_suffix(')').unwrap_or(message).to_owned(),
-        ..Exit::default()
+        ..PolicyExit::default()
     })
 }
 

@@ -123,7 +123,7 @@ fn string(strings: &[u8], offset: usize) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy;
+    use crate::bpf_policy;
 
     const DUMP: &str = "cat[12] triggered exit kind 1024:\n  runtime error (invalid CPU -3)\n\n\
         Backtrace:\n  scx_kf_exit+0x5a/0x70\n  scx_bpf_kick_cpu+0x10/0x50\n\
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn an_objects_names_are_found() {
-        let object = policy::resolve(policy::POLICIES[0].name).unwrap();
+        let object = bpf_policy::resolve(bpf_policy::POLICIES[0].name).unwrap();
         let names = strings(&object.bytes).unwrap();
         assert_eq!(string(names, 0).as_deref(), Some(""));
-        let own = format!("{}_ops", policy::POLICIES[0].name.replace('-', "_"));
+        let own = format!("{}_ops", bpf_policy::POLICIES[0].name.replace('-', "_"));
         assert!(
             names
                 .split(|byte| *byte == 0)

@@ -9,18 +9,18 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use schedlab_report::origin::Beside as _;
-use schedlab_report::{Exit as RunExit, Heard, Measures, MetricsRecorder, Sources};
+use schedlab_report::{Exit, Heard, Measures, MetricsRecorder, Sources};
 use schedlab_trace::check::{Checkers, Start, Violations};
 use schedlab_trace::options::OptionError;
 use schedlab_trace::{Listener, Scheduler};
 
+use crate::bpf_policy;
 use crate::error::{At as _, Error, Result};
-use crate::exit::Exit;
+use crate::exit::PolicyExit;
 use crate::group::Group;
 use crate::load::{self, Loaded};
 use crate::loader::{self, Started};
 use crate::measure::{Counted, Measurement, Want};
-use crate::policy;
 use crate::probes::Reading;
 use crate::topology;
 use crate::vm;
@@ -51,7 +51,7 @@ pub fn check(scheduler: &Scheduler) -> Result<()> {
         return find_program(&words);
     }
     if !scheduler.is_kernels_own() {
-        return load::check_options(&policy::resolve(name)?, options);
+        return load::check_options(&bpf_policy::resolve(name)?, options);
     }
     match options.first() {
         Some((option, _)) => Err(Error::Options(OptionError::Unknown {
@@ -88,7 +88,7 @@ impl Policy {
     ///
     /// # Errors
     /// The kernel does not finish within 20 s.
-    pub fn unload(self) -> Result<Exit> {
+    pub fn unload(self) -> Result<PolicyExit> {
         match self {
             Policy::Loaded(policy) => policy.unload(),
             Policy::Started(policy) => policy.stop(),
@@ -136,7 +136,7 @@ pub fn load(scheduler: &Scheduler) -> Result<Option<Policy>> {
         return Started::start(command).map(|policy| Some(Policy::Started(policy)));
     }
     if !scheduler.is_kernels_own() {
-        let policy = Loaded::load(&policy::resolve(&scheduler.name)?, &scheduler.options)?;
+        let policy = Loaded::load(&bpf_policy::resolve(&scheduler.name)?, &scheduler.options)?;
         return Ok(Some(Policy::Loaded(policy)));
     }
     check(scheduler)?;
@@ -161,7 +161,7 @@ pub struct Job {
 #[derive(Debug)]
 pub struct Outcome {
     /// How.
-    pub exit: RunExit,
+    pub exit: Exit,
     /// Why, where it is not `done`.
     pub message: Option<String>,
     /// The kernel's debug dump of an ejection; empty without an ejection.
@@ -188,7 +188,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn new(exit: RunExit, message: Option<String>) -> Outcome {
+    fn new(exit: Exit, message: Option<String>) -> Outcome {
         Outcome {
             exit,
             message,
@@ -208,15 +208,15 @@ impl Outcome {
     /// The scheduler of a loader was not there any more after the run, for a reason in words: the kernel tells it to the loader
     /// alone. An ejection that the loader has told of says more.
     fn of_ended(&mut self, why: String) {
-        if matches!(self.exit, RunExit::Done | RunExit::Ejected) {
-            self.exit = RunExit::Ejected;
+        if matches!(self.exit, Exit::Done | Exit::Ejected) {
+            self.exit = Exit::Ejected;
             self.message = Some(why);
         }
     }
 
     /// Of a run that there was none of, beside others that are kept.
     pub fn not_run(error: &Error) -> Outcome {
-        Self::new(RunExit::NotRun, Some(error.to_string()))
+        Self::new(Exit::NotRun, Some(error.to_string()))
     }
 }
 
@@ -386,7 +386,7 @@ fn observe(
 }
 
 impl Observed {
-    fn judge(self, exit: Option<Exit>, job: &Job) -> Outcome {
+    fn judge(self, exit: Option<PolicyExit>, job: &Job) -> Outcome {
         let mut outcome = judge(self.end, exit, &self.stderr, job);
         outcome.stdout = self.stdout;
         outcome.stderr = self.stderr;
@@ -400,10 +400,10 @@ impl Observed {
         outcome.shown = self.shown;
         outcome.wakeup_latency = self.counted.wakeup_latency;
         if let Some(found) = self.violations.filter(|found| found.count() > 0)
-            && outcome.exit == RunExit::Done
+            && outcome.exit == Exit::Done
         {
             let first = found.first().first().map(ToString::to_string);
-            outcome.exit = RunExit::Violation;
+            outcome.exit = Exit::Violation;
             outcome.message = Some(format!(
                 "{} in all: {}",
                 found.count(),
@@ -460,8 +460,8 @@ impl Wait<'_> {
     }
 }
 
-fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
-    let mut outcome = Outcome::new(RunExit::Done, None);
+fn judge(end: End, exit: Option<PolicyExit>, stderr: &[u8], job: &Job) -> Outcome {
+    let mut outcome = Outcome::new(Exit::Done, None);
     if let End::Exited(status) = &end {
         outcome.code = status.code().or_else(|| Some(128 + status.signal()?));
     }
@@ -469,23 +469,23 @@ fn judge(end: End, exit: Option<Exit>, stderr: &[u8], job: &Job) -> Outcome {
     match (end, ejected) {
         // Ejected in the last moments counts too: the run may have been its doing.
         (_, Some(exit)) if exit.kind != 0 => {
-            outcome.exit = RunExit::of_scx(exit.kind as u64);
+            outcome.exit = Exit::of_scx(exit.kind as u64);
             outcome.message = Some(exit.told());
             outcome.dump = exit.dump;
         }
         (End::Ejected, _) => {
-            outcome.exit = RunExit::Ejected;
-            outcome.message = Some(Exit::default().told());
+            outcome.exit = Exit::Ejected;
+            outcome.message = Some(PolicyExit::default().told());
         }
         (End::TimedOut, _) => {
-            outcome.exit = RunExit::Timeout;
+            outcome.exit = Exit::Timeout;
             outcome.message = Some(format!(
                 "the program was still running after {} s and was stopped",
                 job.timeout.as_secs()
             ));
         }
         (End::Exited(_), _) if outcome.code != Some(0) => {
-            outcome.exit = RunExit::CommandFailed;
+            outcome.exit = Exit::CommandFailed;
             let said = String::from_utf8_lossy(stderr);
             let last = said.lines().rev().find(|l| !l.trim().is_empty());
             outcome.message = Some(format!(
@@ -551,20 +551,20 @@ mod tests {
             timeout: Duration::from_secs(1),
             want: Want::default(),
         };
-        let exit = Exit {
+        let exit = PolicyExit {
             kind: 1025,
             reason: "scx_bpf_error".to_owned(),
             message: "bad 0".to_owned(),
             dump: "CPU states".to_owned(),
-            ..Exit::default()
+            ..PolicyExit::default()
         };
         let outcome = judge(End::Ejected, Some(exit), &[], &job);
-        assert_eq!(outcome.exit, RunExit::ErrorBpf);
+        assert_eq!(outcome.exit, Exit::ErrorBpf);
         assert_eq!(outcome.message.as_deref(), Some("scx_bpf_error (bad 0)"));
         assert_eq!(outcome.dump, "CPU states");
         assert_eq!(outcome.code, None);
-        let silent = judge(End::Ejected, Some(Exit::default()), &[], &job);
-        assert_eq!(silent.exit, RunExit::Ejected);
+        let silent = judge(End::Ejected, Some(PolicyExit::default()), &[], &job);
+        assert_eq!(silent.exit, Exit::Ejected);
         assert!(silent.message.unwrap().contains("UEI_RECORD"));
     }
 
@@ -575,9 +575,9 @@ mod tests {
             timeout: Duration::from_secs(1),
             want: Want::default(),
         };
-        for (running, expected) in [(true, RunExit::Done), (false, RunExit::Ejected)] {
+        for (running, expected) in [(true, Exit::Done), (false, Exit::Ejected)] {
             let end = End::Exited(ExitStatus::from_raw(0)).under(running);
-            let outcome = judge(end, Some(Exit::default()), &[], &job);
+            let outcome = judge(end, Some(PolicyExit::default()), &[], &job);
             assert_eq!(outcome.exit, expected);
         }
     }
@@ -587,16 +587,16 @@ mod tests {
     fn a_run_whose_loader_is_gone_at_its_end_does_not_count() {
         let why = || "the scheduler 'x' has ended: its loader has ended".to_owned();
         for (exit, expected) in [
-            (RunExit::Done, RunExit::Ejected),
-            (RunExit::Ejected, RunExit::Ejected),
-            (RunExit::ErrorBpf, RunExit::ErrorBpf),
-            (RunExit::Timeout, RunExit::Timeout),
-            (RunExit::CommandFailed, RunExit::CommandFailed),
+            (Exit::Done, Exit::Ejected),
+            (Exit::Ejected, Exit::Ejected),
+            (Exit::ErrorBpf, Exit::ErrorBpf),
+            (Exit::Timeout, Exit::Timeout),
+            (Exit::CommandFailed, Exit::CommandFailed),
         ] {
             let mut outcome = Outcome::new(exit, None);
             outcome.of_ended(why());
             assert_eq!(outcome.exit, expected);
-            let is_told = expected == RunExit::Ejected;
+            let is_told = expected == Exit::Ejected;
             assert_eq!(outcome.message.is_some(), is_told);
         }
     }

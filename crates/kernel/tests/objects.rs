@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use schedlab_kernel::policy::POLICIES;
+use schedlab_kernel::bpf_policy::POLICIES;
 use schedlab_report::{Exit, export};
 use schedlab_sim::{Scheduler, SimSpec};
 

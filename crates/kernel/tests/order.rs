@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use record::{Case, End, POLICIES, SIZES, Turn, yields};
 use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::vm::Vm;
-use schedlab_kernel::{Error, clang, policy};
+use schedlab_kernel::{Error, bpf_policy, clang};
 use schedlab_testing::{chosen, skipped};
 
 /// First argument of this program inside; the compiled recorder follows.
@@ -81,7 +81,7 @@ fn in_the_kernel(filter: &[String]) -> Result<Vec<Case>, Failure> {
     let failed = |why: String| Failure::Failed(why);
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/order/order.bpf.c");
-    let recorder = policy::compile(&source).map_err(|e| failed(e.to_string()))?;
+    let recorder = bpf_policy::compile(&source).map_err(|e| failed(e.to_string()))?;
     let object = folder.path().join("order");
     fs::write(&object, &recorder.bytes).expect("the temporary folder can be written");
 

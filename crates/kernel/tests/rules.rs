@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use schedlab_kernel::exit::Exit;
+use schedlab_kernel::bpf_policy::{self, BpfObject};
+use schedlab_kernel::exit::PolicyExit;
 use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::load::{self, Loaded, Terms};
-use schedlab_kernel::policy::{self, Object};
 use schedlab_kernel::vm::{Stream, Vm};
 use schedlab_kernel::{Error, clang, scx};
 use schedlab_testing::{chosen, skipped};
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     let rules = Rules::read();
     for rule in rules.all().iter().filter(|rule| asked(rule, &filter)) {
         let source = rules::folder().join(format!("{}.bpf.c", rule.name));
-        match policy::compile(&source) {
+        match bpf_policy::compile(&source) {
             Ok(object) => fs::write(objects.path().join(&rule.name), &object.bytes)
                 .expect("the temporary folder can be written"),
             // A stack that overflows is refused by the compiler already.
@@ -197,7 +197,7 @@ fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {
         Err(_) if rule.expect == Expect::Fault => return Ok("refused by the compiler".to_owned()),
         Err(error) => return Err(error.to_string()),
     };
-    let object = Object {
+    let object = BpfObject {
         name: rule.name.clone(),
         bytes,
     };
@@ -227,7 +227,7 @@ fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {
 fn check_with(
     rules: &Rules,
     rule: &Rule,
-    object: &Object,
+    object: &BpfObject,
     settings: &[(String, String)],
 ) -> Result<String, String> {
     let terms = Terms {
@@ -289,7 +289,7 @@ fn expected(rule: &Rule) -> Expect {
 }
 
 /// The explanation of the kernel's message by `schedlab explain`, if it names the built-in fault.
-fn explain(rule: &Rule, exit: &Exit) -> Result<String, String> {
+fn explain(rule: &Rule, exit: &PolicyExit) -> Result<String, String> {
     let Some(expected) = explained::read().remove(&rule.name) else {
         return Ok(String::new());
     };
@@ -364,7 +364,7 @@ fn stop(workers: Workers) {
     }
 }
 
-fn judge(rule: &Rule, outcome: Result<Exit, String>) -> Result<String, String> {
+fn judge(rule: &Rule, outcome: Result<PolicyExit, String>) -> Result<String, String> {
     // Names and pids belong to the first tasks that run here.
     let general = |message: &String| message.split(" for ").next().unwrap_or(message).to_owned();
     let wanted = rule.message.as_ref().map(general).unwrap_or_default();
@@ -398,7 +398,7 @@ fn judge(rule: &Rule, outcome: Result<Exit, String>) -> Result<String, String> {
     if exit.kind == kind && code.is_none_or(|code| code == exit.code) && told {
         Ok(format!("{}: {}", exit.reason, exit.message))
     } else {
-        let Exit {
+        let PolicyExit {
             kind,
             code,
             reason,

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use schedlab_kernel::bpf_policy::{self, BpfObject};
 use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::load::Loaded;
-use schedlab_kernel::policy::{self, Object};
 use schedlab_kernel::vm::{Stream, Vm, kernel};
 use schedlab_kernel::{Error, clang};
 use schedlab_testing::{chosen, skipped};
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         .iter()
         .filter(|name| filter.iter().all(|f| name.contains(f.as_str())))
     {
-        let object = policy::compile(&source(name)).unwrap_or_else(|error| panic!("{error}"));
+        let object = bpf_policy::compile(&source(name)).unwrap_or_else(|error| panic!("{error}"));
         fs::write(objects.path().join(name), &object.bytes).expect("a temporary file");
     }
     let mut failed = false;
@@ -152,7 +152,7 @@ fn inside(objects: &Path) -> ExitCode {
         };
         println!("begin {name}");
         checked += 1;
-        let object = Object {
+        let object = BpfObject {
             name: name.clone(),
             bytes,
         };

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use schedlab_kernel::Error;
+use schedlab_kernel::bpf_policy;
 use schedlab_kernel::kernel_log::complaints;
-use schedlab_kernel::policy;
 use schedlab_kernel::vm::{Stream, Vm};
 use schedlab_testing::{chosen, skipped};
 
@@ -89,7 +89,7 @@ fn compile_test_policies(to: &Path) -> schedlab_kernel::Result<()> {
         for entry in std::fs::read_dir(folder).expect("the test policies are there") {
             let path = entry.expect("readable").path();
             if path.to_string_lossy().ends_with(ending) {
-                let object = policy::compile(&path)?;
+                let object = bpf_policy::compile(&path)?;
                 std::fs::write(to.join(&object.name), &object.bytes).expect("a temporary file");
             }
         }

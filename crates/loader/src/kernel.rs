@@ -24,7 +24,7 @@ const FIRST_ID: u32 = 1;
 
 /// The object behind a descriptor of the loader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Object {
+pub enum Descriptor {
     Map(usize),
     Program(usize),
     Btf(usize),
@@ -32,18 +32,18 @@ pub enum Object {
     Other,
 }
 
-impl Object {
+impl Descriptor {
     /// By the name of its file.
-    pub fn of(name: &str) -> Option<Object> {
+    pub fn of(name: &str) -> Option<Descriptor> {
         let name = name.strip_prefix("/memfd:")?.strip_prefix(PREFIX)?;
         let name = name.trim_end_matches(" (deleted)");
         let (kind, number) = name.split_once('-').unwrap_or((name, ""));
         let number = number.parse().ok();
         match (kind, number) {
-            ("map", Some(number)) => Some(Object::Map(number)),
-            ("program", Some(number)) => Some(Object::Program(number)),
-            ("btf", Some(number)) => Some(Object::Btf(number)),
-            _ => Some(Object::Other),
+            ("map", Some(number)) => Some(Descriptor::Map(number)),
+            ("program", Some(number)) => Some(Descriptor::Program(number)),
+            ("btf", Some(number)) => Some(Descriptor::Btf(number)),
+            _ => Some(Descriptor::Other),
         }
     }
 }
@@ -58,7 +58,7 @@ pub fn token(kind: &str, number: usize, bytes: u64) -> io::Result<File> {
 }
 
 /// Everything that the loader has created.
-pub struct Kernel<'w> {
+pub struct BpfState<'w> {
     types: &'w Btf,
     world: &'w mut dyn World,
     nr_cpus: usize,
@@ -107,9 +107,9 @@ fn refuse(number: i32) -> Answer {
     Err(Failure::Errno(number))
 }
 
-impl<'w> Kernel<'w> {
-    pub fn new(types: &'w Btf, nr_cpus: usize, world: &'w mut dyn World) -> Kernel<'w> {
-        Kernel {
+impl<'w> BpfState<'w> {
+    pub fn new(types: &'w Btf, nr_cpus: usize, world: &'w mut dyn World) -> BpfState<'w> {
+        BpfState {
             types,
             world,
             nr_cpus,
@@ -183,7 +183,7 @@ impl<'w> Kernel<'w> {
     fn create_map(&mut self, call: &Call<'_>) -> Answer {
         let attr = call.attr;
         let btf = match call.object(attr.word(48)) {
-            Some(Object::Btf(btf)) if attr.word(52) | attr.word(56) != 0 => Some(btf),
+            Some(Descriptor::Btf(btf)) if attr.word(52) | attr.word(56) != 0 => Some(btf),
             _ => None,
         };
         let inner = match attr.word(0) {
@@ -245,7 +245,7 @@ impl<'w> Kernel<'w> {
         let insns = memory.read(attr.wide(8), attr.word(4) as usize * Insn::BYTES)?;
         let license = memory.text(attr.wide(16)).unwrap_or_default();
         let btf = match call.object(attr.word(72)) {
-            Some(Object::Btf(btf)) => Some(btf),
+            Some(Descriptor::Btf(btf)) => Some(btf),
             _ => None,
         };
         let records = |size: usize, at: usize, count: usize| -> io::Result<Vec<Vec<u32>>> {
@@ -345,7 +345,7 @@ impl<'w> Kernel<'w> {
                         source::MAP_FD | source::MAP_VALUE => insn.imm,
                         _ => call.indexed(insn.imm).unwrap_or(-1),
                     };
-                    let Some(Object::Map(map)) = call.object(descriptor as u32) else {
+                    let Some(Descriptor::Map(map)) = call.object(descriptor as u32) else {
                         return Err((libc::EBADF, "fd is not pointing to valid bpf_map"));
                     };
                     let of = &self.transcript.maps[map];
@@ -407,7 +407,7 @@ impl<'w> Kernel<'w> {
             .read(call.attr.wide(16), self.value_bytes(record))?;
         if record.has_maps() {
             let descriptor = value.try_into().map_or(u32::MAX, u32::from_le_bytes);
-            let Some(Object::Map(inner)) = call.object(descriptor) else {
+            let Some(Descriptor::Map(inner)) = call.object(descriptor) else {
                 return refuse(libc::EBADF);
             };
             value = (inner as u32).to_le_bytes().to_vec();
@@ -581,7 +581,7 @@ impl<'w> Kernel<'w> {
     }
 
     fn test_run(&mut self, call: &Call<'_>) -> Answer {
-        let Some(Object::Program(number)) = call.object(call.attr.word(0)) else {
+        let Some(Descriptor::Program(number)) = call.object(call.attr.word(0)) else {
             return refuse(libc::EBADF);
         };
         if self.transcript.programs[number].kind != program::SYSCALL {
@@ -664,7 +664,7 @@ impl<'w> Kernel<'w> {
             if is_function && bytes[at..at + 8] != [0; 8] {
                 let descriptor =
                     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-                let Some(Object::Program(number)) = call.object(descriptor) else {
+                let Some(Descriptor::Program(number)) = call.object(descriptor) else {
                     return refuse(libc::EINVAL);
                 };
                 programs.insert(at, number);
@@ -684,7 +684,7 @@ impl<'w> Kernel<'w> {
 
     /// Notes that a program is attached to its target; its descriptor is at a place of the attributes.
     fn attach(&mut self, call: &Call<'_>, at: usize) {
-        if let Some(Object::Program(number)) = call.object(call.attr.word(at)) {
+        if let Some(Descriptor::Program(number)) = call.object(call.attr.word(at)) {
             self.transcript.programs[number].attached = true;
         }
     }
@@ -692,7 +692,7 @@ impl<'w> Kernel<'w> {
     fn create_link(&mut self, call: &Call<'_>) -> Answer {
         /// `BPF_PERF_EVENT`, which loaders try on no event.
         const PERF_EVENT: u32 = 41;
-        if let Some(Object::Map(map)) = call.object(call.attr.word(0))
+        if let Some(Descriptor::Map(map)) = call.object(call.attr.word(0))
             && self.transcript.maps[map].kind == map::STRUCT_OPS
         {
             self.attached = self.transcript.ops.is_some();
@@ -708,7 +708,7 @@ impl<'w> Kernel<'w> {
         let (length, at) = (call.attr.word(4) as usize, call.attr.wide(8));
         let mut info = Info(call.memory.read(at, length)?);
         match call.object(call.attr.word(0)) {
-            Some(Object::Map(number)) => {
+            Some(Descriptor::Map(number)) => {
                 let map = &self.transcript.maps[number];
                 info.0.fill(0);
                 for (at, value) in [
@@ -726,15 +726,15 @@ impl<'w> Kernel<'w> {
                 info.put(24, map.name.as_bytes());
                 info.put(80, &map.extra.to_le_bytes());
             }
-            Some(Object::Program(number)) => {
+            Some(Descriptor::Program(number)) => {
                 let program = &self.transcript.programs[number];
                 info.0.fill(0);
                 info.word(0, program.kind);
                 info.word(4, number as u32 + FIRST_ID);
                 info.put(64, program.name.as_bytes());
             }
-            Some(Object::Btf(number)) => info.word(12, number as u32 + FIRST_ID),
-            Some(Object::Other) => {
+            Some(Descriptor::Btf(number)) => info.word(12, number as u32 + FIRST_ID),
+            Some(Descriptor::Other) => {
                 info.0.fill(0);
                 info.word(4, FIRST_ID);
             }
@@ -765,15 +765,15 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    fn object(&self, descriptor: u32) -> Option<Object> {
+    fn object(&self, descriptor: u32) -> Option<Descriptor> {
         let name = self.asked.descriptor_name(i64::from(descriptor as i32))?;
-        Object::of(&name)
+        Descriptor::of(&name)
     }
 
     /// The map of a descriptor among the attributes.
     fn map(&self, at: usize) -> Result<usize, Failure> {
         match self.object(self.attr.word(at)) {
-            Some(Object::Map(map)) => Ok(map),
+            Some(Descriptor::Map(map)) => Ok(map),
             _ => Err(Failure::Errno(libc::EBADF)),
         }
     }

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use arch::Call;
 use attr::command;
 pub use error::RecordError;
-use kernel::{Failure, Kernel, Object, token};
+use kernel::{BpfState, Descriptor, Failure, token};
 use notify::{Asked, Next, Reply};
 use paths::Paths;
 pub use seen::{Question, Seen};
@@ -171,7 +171,7 @@ pub fn record(
     let nr_cpus = facts.machine.topology.nr_cpus();
     let mut supervisor = Supervisor {
         paths,
-        kernel: Kernel::new(facts.types, nr_cpus, world),
+        kernel: BpfState::new(facts.types, nr_cpus, world),
         release: facts.release.to_owned(),
         nr_cpus,
     };
@@ -325,7 +325,7 @@ enum End {
 
 struct Supervisor<'w> {
     paths: Paths,
-    kernel: Kernel<'w>,
+    kernel: BpfState<'w>,
     release: String,
     nr_cpus: usize,
 }
@@ -434,7 +434,7 @@ impl Supervisor<'_> {
     /// Whatever is asked of one of our objects succeeds.
     fn of_ours(&self, asked: &Asked, argument: usize) -> Reply {
         let name = asked.descriptor_name(asked.arguments[argument] as i64);
-        match name.is_some_and(|name| Object::of(&name).is_some()) {
+        match name.is_some_and(|name| Descriptor::of(&name).is_some()) {
             true => Reply::Value(0),
             false => Reply::Untouched,
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use schedlab_abi::{LeftOut, Object, ObjectError, ObjectErrors, compiler};
+use schedlab_abi::{LeftOut, NativeObject, ObjectError, ObjectErrors, compiler};
 
 use crate::objects;
 use crate::prerequisites;
@@ -51,7 +51,7 @@ impl From<Diagnostics> for Refused {
 /// A compiled policy, and what it was made of.
 pub(crate) struct Compiled {
     /// The policy.
-    pub(crate) object: Arc<Object>,
+    pub(crate) object: Arc<NativeObject>,
     /// The compiler's warnings outside of our headers: lines as in [`Diagnostics`].
     pub(crate) warnings: Arc<[String]>,
     /// Its source and all headers but the system's and those that come with the program.
@@ -156,7 +156,7 @@ fn sum(files: &[PathBuf]) -> std::io::Result<u32> {
 ///
 /// # Errors
 /// If it cannot be read or compiled, uses what the virtual kernel does not have, or is no policy.
-pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
+pub fn compile(path: &Path) -> Result<Arc<NativeObject>, Diagnostics> {
     compile_with(path, &compiler::default_compiler())
 }
 
@@ -164,7 +164,7 @@ pub fn compile(path: &Path) -> Result<Arc<Object>, Diagnostics> {
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
+pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<NativeObject>, Diagnostics> {
     let compiled = compiled(path, cc, false).map_err(|refused| refused.told)?;
     Ok(compiled.object)
 }
@@ -173,7 +173,7 @@ pub fn compile_with(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_audited(path: &Path, cc: &str) -> Result<Arc<Object>, Diagnostics> {
+pub fn compile_audited(path: &Path, cc: &str) -> Result<Arc<NativeObject>, Diagnostics> {
     let compiled = compiled(path, cc, true).map_err(|refused| refused.told)?;
     Ok(compiled.object)
 }
@@ -183,7 +183,7 @@ pub(crate) fn builtin_audited(
     name: &str,
     source: &str,
     cc: &str,
-) -> Result<Arc<Object>, Diagnostics> {
+) -> Result<Arc<NativeObject>, Diagnostics> {
     let folder = private_folder()?;
     let folder = folder.path();
     let headers = folder.join("include");
@@ -193,7 +193,7 @@ pub(crate) fn builtin_audited(
     fs::create_dir(folder.join("policies")).map_err(no_place)?;
     fs::write(folder.join(&path), source).map_err(no_place)?;
     let output = folder.join("policy.so");
-    let job = compiler::Job {
+    let job = compiler::Compilation {
         compiler: cc,
         arch: std::env::consts::ARCH,
         folder,
@@ -379,7 +379,7 @@ pub(crate) fn compiled(path: &Path, cc: &str, audit: bool) -> Result<Compiled, R
     let parent = full.parent().expect("a file is in a folder");
     let file = full.file_name().expect("a file has a name");
     let output = headers.join("policy.so");
-    let job = compiler::Job {
+    let job = compiler::Compilation {
         compiler: cc,
         arch: std::env::consts::ARCH,
         folder: parent,
@@ -419,12 +419,12 @@ const HEADERS_MAX: usize = 16;
 /// The error lists all faults that one call can find. An empty header replaces each missing one, and undeclared functions
 /// are left to the linker.
 fn build(
-    job: &compiler::Job<'_>,
+    job: &compiler::Compilation<'_>,
     path: &Path,
     headers: &Path,
     name: &str,
     source: &str,
-) -> Result<(Arc<Object>, String), Refused> {
+) -> Result<(Arc<NativeObject>, String), Refused> {
     let mut complaints = Complaints::new(path, headers);
     let mut further = Vec::new();
     let mut has_headers = true;
@@ -459,7 +459,7 @@ fn build(
     };
     complaints.add_undefined(&said);
     let elf = fs::read(job.output).map_err(|error| no_output(&error, job.compiler))?;
-    let errors = match Object::from_elf(name, source, elf) {
+    let errors = match NativeObject::from_elf(name, source, elf) {
         Ok(object) if complaints.is_empty() => return Ok((object, said)),
         Ok(_) => Vec::new(),
         Err(ObjectErrors(errors)) => errors,
@@ -517,7 +517,7 @@ fn left_out(it: &LeftOut, path: &Path) -> String {
 
 /// Adds the errors of a refused source. Changes the headers: afterwards they let policies write all members of a task.
 fn refused(
-    job: &compiler::Job<'_>,
+    job: &compiler::Compilation<'_>,
     text: &str,
     further: &[String],
     headers: &Path,
@@ -537,7 +537,7 @@ fn refused(
 
 /// Compiles with headers that let policies write all of the kernel's structures, and returns the compiler's output.
 fn without_read_only(
-    job: &compiler::Job<'_>,
+    job: &compiler::Compilation<'_>,
     further: &[String],
     headers: &Path,
 ) -> Option<String> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use schedlab_abi::{KernelVersion, Object, ObjectErrors, Recorder, kconfig};
+use schedlab_abi::{KernelVersion, NativeObject, ObjectErrors, Recorder, kconfig};
 use schedlab_loader::{Facts, Order, Patience, RecordError};
 use schedlab_machine::Machine;
 
@@ -112,7 +112,7 @@ pub fn select(
         }
     };
     let transcript = &record.transcript;
-    let object = Object::from_transcript(&name, transcript, types);
+    let object = NativeObject::from_transcript(&name, transcript, types);
     let object = object.map_err(|errors| ExecError::Object {
         command: of_command(),
         reason: told(&name, &errors),

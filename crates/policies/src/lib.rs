@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 pub use compile::{Diagnostics, compile};
 pub use doc::PolicyDoc;
 pub use for_bpf::{FindHeaders, use_headers as use_bpf_headers};
-use schedlab_abi::Object;
+use schedlab_abi::NativeObject;
 pub use select::{SelectError, Selection, doc, select, select_watched, spelled_out};
 
 mod embedded {
@@ -35,7 +35,7 @@ pub struct PolicyFile {
     /// Its C source, for the BPF build and for reading.
     pub source: &'static str,
     elf: &'static [u8],
-    object: OnceLock<Arc<Object>>,
+    object: OnceLock<Arc<NativeObject>>,
 }
 
 impl PolicyFile {
@@ -43,9 +43,9 @@ impl PolicyFile {
     ///
     /// # Panics
     /// If it is not one; a test loads each.
-    pub fn object(&self) -> Arc<Object> {
+    pub fn object(&self) -> Arc<NativeObject> {
         let object = self.object.get_or_init(|| {
-            Object::from_elf(self.name, self.source, self.elf.to_vec())
+            NativeObject::from_elf(self.name, self.source, self.elf.to_vec())
                 .unwrap_or_else(|error| panic!("{error}"))
         });
         Arc::clone(object)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use schedlab_abi::decisions::Decisions;
-use schedlab_abi::{KernelTypes, LeftOut, Object, ObjectError, ObjectErrors};
+use schedlab_abi::{KernelTypes, LeftOut, NativeObject, ObjectError, ObjectErrors};
 
 use crate::Diagnostics;
 use crate::embedded;
@@ -41,13 +41,13 @@ pub fn runs_as_object(path: &Path) -> bool {
 ///
 /// # Errors
 /// All faults that are found in it.
-pub fn from_bytes(name: &str, elf: Vec<u8>) -> Result<Arc<Object>, ObjectErrors> {
-    Object::from_bpf(name, elf, kernel_types())
+pub fn from_bytes(name: &str, elf: Vec<u8>) -> Result<Arc<NativeObject>, ObjectErrors> {
+    NativeObject::from_bpf(name, elf, kernel_types())
 }
 
 /// An object that was read.
 pub(crate) struct Read {
-    pub object: Arc<Object>,
+    pub object: Arc<NativeObject>,
     /// Notes for its user.
     pub notes: Vec<String>,
     /// The files that it was made of.
@@ -137,7 +137,7 @@ fn joined(
             _ => format!("{place}: {}", text.trim_start_matches(own.as_str())),
         }
     };
-    let object = Object::from_joined(name, parts, decisions, kernel_types());
+    let object = NativeObject::from_joined(name, parts, decisions, kernel_types());
     let object = object.map_err(|errors| Diagnostics {
         lines: errors.0.iter().map(told).collect(),
     })?;

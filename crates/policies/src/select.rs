@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use schedlab_abi::{
-    KernelVersion, LoadError, NativePolicy, Object, OptionError, Settings, Watch, compiler,
+    KernelVersion, LoadError, NativeObject, NativePolicy, OptionError, Settings, Watch, compiler,
 };
 use schedlab_machine::Machine;
 use schedlab_trace::{Scheduler, nearest_of};
@@ -19,7 +19,7 @@ use crate::{PolicyDoc, PolicyFile, objects};
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// The compiled policy.
-    pub object: Arc<Object>,
+    pub object: Arc<NativeObject>,
     /// Its options.
     pub settings: Settings,
     /// The compiler's warnings: lines for people. A policy that comes with the program has none.
@@ -187,8 +187,8 @@ fn compiled<A>(
 }
 
 /// Returns a policy that comes with the program, compiled for an audit: once, as it does not change.
-fn builtin_audited(file: &'static PolicyFile) -> Result<Arc<Object>, Diagnostics> {
-    static COMPILED: Mutex<BTreeMap<&str, Arc<Object>>> = Mutex::new(BTreeMap::new());
+fn builtin_audited(file: &'static PolicyFile) -> Result<Arc<NativeObject>, Diagnostics> {
+    static COMPILED: Mutex<BTreeMap<&str, Arc<NativeObject>>> = Mutex::new(BTreeMap::new());
     let mut all = COMPILED.lock().expect("compiling does not panic");
     if let Some(known) = all.get(file.name) {
         return Ok(Arc::clone(known));

@@ -6,7 +6,7 @@ use schedlab_policies::SelectError;
 use schedlab_trace::CpuSet;
 use schedlab_workload::WorkloadError;
 
-use crate::policy::SchedulerError;
+use crate::scheduler::SchedulerError;
 
 /// Why a run could not be begun. How a run ended is no error but part of its result.
 #[derive(Debug, thiserror::Error)]

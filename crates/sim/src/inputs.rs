@@ -12,7 +12,7 @@ use schedlab_policies::Selection;
 use schedlab_trace::{CpuSet, Duration, Scheduler, counted};
 use schedlab_workload::{Part, ScoreRule, Workload};
 
-use crate::policy::{self, Loaded, SchedulerError};
+use crate::scheduler::{self, ReadyScheduler, SchedulerError};
 use crate::{SimError, SimSpec};
 
 /// Inputs that were read for some runs, for further ones: each file is read, and each scheduler's source compiled,
@@ -186,7 +186,7 @@ impl Inputs {
         if let Some(known) = self.schedulers.get(&key) {
             return Ok(Some(known.with_options(&scheduler.options)?));
         }
-        let found = policy::find(scheduler, watched)?;
+        let found = scheduler::find(scheduler, watched)?;
         if let (Some(found), true) = (&found, scheduler.is_path()) {
             self.schedulers.insert(key, found.clone());
         }
@@ -332,8 +332,8 @@ impl Prepared {
         Ok(Some(allowed))
     }
 
-    pub(crate) fn load(&self, machine: &Machine) -> Result<Loaded, SchedulerError> {
-        Ok(policy::load(
+    pub(crate) fn load(&self, machine: &Machine) -> Result<ReadyScheduler, SchedulerError> {
+        Ok(scheduler::load(
             self.scheduler.as_ref(),
             machine,
             self.version,

@@ -7,8 +7,8 @@ pub mod batch;
 mod error;
 mod inputs;
 pub mod parts;
-mod policy;
 mod run;
+mod scheduler;
 mod spec;
 
 /// No machine that is modelled has more CPUs.
@@ -17,12 +17,12 @@ pub use schedlab_engine::KernelVersion;
 
 pub use error::SimError;
 pub use inputs::{Inputs, Prepared};
-pub use policy::{
-    OptionInfo, SchedulerError, SchedulerInfo, is_baseline, mute, options, parse_schedulers,
-    scheduler_at, schedulers,
-};
 pub use run::{StreamOf, check, run};
 pub use schedlab_policies::compile::finish as finish_compiling;
 pub use schedlab_policies::{spelled_out, use_bpf_headers};
 pub use schedlab_trace::Scheduler;
+pub use scheduler::{
+    OptionInfo, SchedulerError, SchedulerInfo, is_baseline, mute, options, parse_schedulers,
+    scheduler_at, schedulers,
+};
 pub use spec::SimSpec;

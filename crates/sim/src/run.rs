@@ -16,7 +16,7 @@ use schedlab_trace::check::{Checkers, Start};
 use schedlab_trace::{Duration, Listener, counted};
 use schedlab_workload::{Part, Score, Workload, note, rtapp};
 
-use crate::policy::{Ended, Loaded};
+use crate::scheduler::{Ended, ReadyScheduler};
 use crate::{Inputs, Prepared, SimError, SimSpec, parts};
 
 /// A stalled task is noticed up to half its time-out later (`scx_watchdog_workfn()` runs that often).
@@ -216,7 +216,7 @@ fn sources(machine: &Machine, has_policy: bool) -> Sources {
 }
 
 /// How long a runnable task may wait.
-fn stall_bound(machine: &Machine, policy: &Loaded) -> Duration {
+fn stall_bound(machine: &Machine, policy: &ReadyScheduler) -> Duration {
     let timeout_ms = match policy.timeout_ms() {
         0 => TIMEOUT_MS,
         ms => ms,

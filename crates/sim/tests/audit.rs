@@ -17,7 +17,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use random::{Case, case};
-use schedlab_abi::{KernelVersion, NativePolicy, Object, OptionKind, Watch};
+use schedlab_abi::{KernelVersion, NativeObject, NativePolicy, OptionKind, Watch};
 use schedlab_engine::{ExitKind, RunEnd, Scenario};
 use schedlab_policies::compile::{audit_compiler, compile_audited};
 use schedlab_trace::{Listener, Scheduler};
@@ -36,7 +36,7 @@ fn clang() -> Option<String> {
 
 /// Runs a scenario under an audited copy.
 fn audited<R: Listener>(
-    object: &Arc<Object>,
+    object: &Arc<NativeObject>,
     options: &str,
     scenario: Scenario,
     recorder: R,
@@ -87,8 +87,8 @@ fn make(machine_name: &str, cpus: usize) -> Scenario {
 
 /// Whether the audit lets a policy pass in a scenario, with the events that it has without.
 fn passes(
-    object: &Arc<Object>,
-    plain: &Arc<Object>,
+    object: &Arc<NativeObject>,
+    plain: &Arc<NativeObject>,
     options: &str,
     scenario: impl Fn() -> Scenario,
 ) -> Result<(), String> {
@@ -104,7 +104,7 @@ fn passes(
 }
 
 /// Every option of a policy with each of its alternatives, one at a time; the defaults first.
-fn variants(object: &Object) -> Vec<String> {
+fn variants(object: &NativeObject) -> Vec<String> {
     let mut all = vec![String::new()];
     for option in object.options() {
         let words: Vec<String> = match &option.kind {
@@ -225,7 +225,7 @@ SCX_OPS_DEFINE(mine_ops,
 	       .name		= "mine");
 "#;
 
-fn compiled(folder: &Path, source: &str, clang: &str) -> Arc<Object> {
+fn compiled(folder: &Path, source: &str, clang: &str) -> Arc<NativeObject> {
     let path = folder.join("mine.bpf.c");
     std::fs::write(&path, source).unwrap();
     compile_audited(&path, clang).unwrap_or_else(|error| panic!("{error}"))

@@ -9,7 +9,7 @@ mod virtual_kernel;
 
 use std::sync::Arc;
 
-use schedlab_abi::Object;
+use schedlab_abi::NativeObject;
 use schedlab_engine::{ExitKind, Scenario};
 use schedlab_machine::Machine;
 use schedlab_sim::{Scheduler, SimSpec};
@@ -88,7 +88,7 @@ fn workload(nr_cpus: usize) -> Workload {
 }
 
 /// The events of a run as bytes, or what is wrong.
-fn events(object: &Arc<Object>, machine: &Machine, start: Start) -> Result<Vec<u8>, String> {
+fn events(object: &Arc<NativeObject>, machine: &Machine, start: Start) -> Result<Vec<u8>, String> {
     let nr_cpus = machine.topology.nr_cpus();
     let mut workload = workload(nr_cpus);
     workload.start = start;

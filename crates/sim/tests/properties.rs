@@ -20,12 +20,12 @@ use std::thread;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use random::{Case, case};
-use schedlab_abi::Object;
+use schedlab_abi::NativeObject;
 use schedlab_engine::ExitKind;
 use virtual_kernel::{Bytes, checkers, run, violations};
 
 /// Runs a case; the events as bytes, or what is wrong.
-fn events(case: &Case, object: &Arc<Object>) -> Result<Vec<u8>, String> {
+fn events(case: &Case, object: &Arc<NativeObject>) -> Result<Vec<u8>, String> {
     let recorder = (checkers(case.cpus, 0), Bytes::default());
     let end = run(object, case.scenario(), recorder);
     if let Some(failure) = end.failure {
@@ -62,7 +62,7 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 /// Runs a policy in random scenarios.
-fn keeps_the_invariants_and_repeats_to_the_byte(name: &str, object: &Arc<Object>) {
+fn keeps_the_invariants_and_repeats_to_the_byte(name: &str, object: &Arc<NativeObject>) {
     println!("{name}");
     let result = runner(100).run(&case(), |case| {
         let first = events(&case, object).map_err(TestCaseError::fail)?;

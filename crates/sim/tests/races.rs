@@ -8,7 +8,7 @@ mod virtual_kernel;
 use std::path::Path;
 use std::sync::Arc;
 
-use schedlab_abi::{KernelVersion, NativePolicy, Object, Watch};
+use schedlab_abi::{KernelVersion, NativeObject, NativePolicy, Watch};
 use schedlab_engine::{ExitKind, Scenario};
 use schedlab_policies::compile::{audit_compiler, compile_audited};
 use schedlab_report::Exit;
@@ -28,7 +28,7 @@ fn clang() -> Option<String> {
 }
 
 /// The races of a run, and its events.
-fn races(object: &Arc<Object>, options: &str, scenario: Scenario) -> (Vec<String>, Bytes) {
+fn races(object: &Arc<NativeObject>, options: &str, scenario: Scenario) -> (Vec<String>, Bytes) {
     let settings = object
         .settings(&Scheduler::parse_options(options))
         .unwrap_or_else(|error| panic!("{error}"));
@@ -264,7 +264,7 @@ fn source(parts: Parts<'_>) -> String {
     source
 }
 
-fn compiled(folder: &Path, parts: Parts<'_>, clang: &str) -> Arc<Object> {
+fn compiled(folder: &Path, parts: Parts<'_>, clang: &str) -> Arc<NativeObject> {
     let path = folder.join("mine.bpf.c");
     std::fs::write(&path, source(parts)).unwrap();
     compile_audited(&path, clang).unwrap_or_else(|error| panic!("{error}"))

@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use schedlab_abi::Object;
+use schedlab_abi::NativeObject;
 use schedlab_engine::{ExitKind, Hotplug, Mutation, Scenario};
 use schedlab_trace::{CpuId, Instant};
 use support::rules::{self, Expect, Rule, Rules};
@@ -167,7 +167,7 @@ fn every_workload_can_be_built() {
     }
 }
 
-fn compile(name: &str) -> Arc<Object> {
+fn compile(name: &str) -> Arc<NativeObject> {
     let source = rules::folder().join(format!("{name}.bpf.c"));
     schedlab_policies::compile(&source).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -197,7 +197,7 @@ impl fmt::Display for Broken {
 fn judge(
     rules: &Rules,
     rule: &Rule,
-    object: &Arc<Object>,
+    object: &Arc<NativeObject>,
     mutation: Option<Mutation>,
 ) -> Result<(), Broken> {
     let mut scenario = Scenario::new(
@@ -286,7 +286,7 @@ fn judge(
 fn judge_all(
     rules: &Rules,
     rule: &Rule,
-    object: &Arc<Object>,
+    object: &Arc<NativeObject>,
     mutation: Option<Mutation>,
 ) -> Result<(), Broken> {
     let half = |loads: u32| (0..loads).try_for_each(|_| judge(rules, rule, object, mutation));

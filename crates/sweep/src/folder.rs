@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::At as _;
-use crate::table;
+use crate::rows;
 use crate::{Definition, Row, Shard, SweepError, file};
 
 const DEFINITION: &str = "sweep.json";
@@ -142,7 +142,7 @@ fn collect(
     path: &Path,
     rows: &mut BTreeMap<u64, Row>,
 ) -> Result<(), SweepError> {
-    for row in table::read(definition, path)? {
+    for row in rows::read(definition, path)? {
         let job = row.job;
         match rows.get(&job) {
             Some(known) if *known != row => {
@@ -280,7 +280,7 @@ impl Work {
         }
         let name = format!("{}{PART}{:06}{ENDING}", self.shard.stem(), self.next_part);
         let path = self.folder.join(name);
-        put(&path, |file| table::write(&self.definition, rows, file))?;
+        put(&path, |file| rows::write(&self.definition, rows, file))?;
         self.next_part += 1;
         self.parts.push(path);
         self.rows.extend(rows.drain(..).map(|row| (row.job, row)));
@@ -297,7 +297,7 @@ impl Work {
             return Ok(());
         }
         let rows: Vec<Row> = self.rows.into_values().collect();
-        put(&path, |file| table::write(&self.definition, &rows, file))?;
+        put(&path, |file| rows::write(&self.definition, &rows, file))?;
         for part in &self.parts {
             fs::remove_file(part).at(part)?;
         }

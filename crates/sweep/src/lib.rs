@@ -10,14 +10,14 @@ mod error;
 pub mod file;
 mod folder;
 mod rate;
+mod rows;
 mod run;
 mod space;
-mod table;
 
 pub use definition::{Asked, BUILD, Budget, Definition, Host, PartScore, Shard, Timed};
 pub use error::SweepError;
 pub use folder::{Work, begun, paths, read};
 pub use rate::rate;
+pub use rows::{MEASURES, PART_MEASURES, Row};
 pub use run::{Best, Choose, Options, Progress, Summary, run, run_by, run_chosen};
 pub use space::{Feature, Mute, Space};
-pub use table::{MEASURES, PART_MEASURES, Row};

@@ -21,7 +21,7 @@ use virtual_kernel::{checkers, run_with, violations};
 
 /// The fault of a run of the case.
 fn wrong(
-    object: &std::sync::Arc<schedlab_abi::Object>,
+    object: &std::sync::Arc<schedlab_abi::NativeObject>,
     options: &str,
     case: &Case,
 ) -> Option<String> {

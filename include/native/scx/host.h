@@ -2,7 +2,7 @@
 /*
  * The way from a policy into the virtual kernel: a table of functions that the
  * loader sets in each private copy of the object. A test compares its members
- * with `Table` in crates/abi/src/table.rs.
+ * with `Table` in crates/abi/src/host_table.rs.
  */
 #ifndef SCHEDLAB_SCX_HOST_H
 #define SCHEDLAB_SCX_HOST_H

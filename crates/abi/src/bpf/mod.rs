@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use schedlab_bpf::btf::{Btf, essential};
 use schedlab_bpf::core_relo;
 use schedlab_bpf::elf::{Elf, Link};
-use schedlab_bpf::link::{Kernel, Linked, Placement, link};
+use schedlab_bpf::link::{KernelSymbols, Linked, Placement, link};
 use schedlab_bpf::program::{Hooks, HostFn, Layout};
 use schedlab_bpf::translate::{Code, translate};
 use schedlab_engine::KernelVersion;
@@ -276,7 +276,7 @@ struct VirtualKernel<'t> {
     is_cid: bool,
 }
 
-impl Kernel for VirtualKernel<'_> {
+impl KernelSymbols for VirtualKernel<'_> {
     fn types(&self) -> &Btf {
         self.types
     }

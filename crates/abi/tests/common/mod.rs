@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use schedlab_abi::{KernelVersion, NativePolicy, Object, ObjectErrors, compiler};
+use schedlab_abi::{KernelVersion, NativeObject, NativePolicy, ObjectErrors, compiler};
 use schedlab_engine::policy::{
     Answer, Env, OpCall, Policy as _, Probes, Reply, Request, Shared, TaskView, ThisCpu,
 };
@@ -15,17 +15,17 @@ use schedlab_trace::{CpuId, CpuSet, Instant, Scheduler, TaskId};
 use schedlab_workload::{Rng, SchedClass};
 
 /// Compiles a fixture with the compiler at hand.
-pub fn object(fixture: &str) -> Arc<Object> {
+pub fn object(fixture: &str) -> Arc<NativeObject> {
     object_with(fixture, &compiler::default_compiler())
 }
 
 /// Compiles a fixture with a compiler of one's choice.
-pub fn object_with(fixture: &str, cc: &str) -> Arc<Object> {
+pub fn object_with(fixture: &str, cc: &str) -> Arc<NativeObject> {
     try_object(fixture, cc).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Compiles a fixture that may be no policy.
-pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<Object>, ObjectErrors> {
+pub fn try_object(fixture: &str, cc: &str) -> Result<Arc<NativeObject>, ObjectErrors> {
     try_object_as(fixture, cc, &[])
 }
 
@@ -34,13 +34,13 @@ pub fn try_object_as(
     fixture: &str,
     cc: &str,
     further: &[String],
-) -> Result<Arc<Object>, ObjectErrors> {
+) -> Result<Arc<NativeObject>, ObjectErrors> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built = tempfile::tempdir().unwrap();
     let output = built.path().join("policy.so");
     let source = PathBuf::from(format!("tests/fixtures/{fixture}.bpf.c"));
     let text = std::fs::read_to_string(folder.join(&source)).unwrap();
-    let job = compiler::Job {
+    let job = compiler::Compilation {
         compiler: cc,
         arch: std::env::consts::ARCH,
         folder,
@@ -54,7 +54,7 @@ pub fn try_object_as(
     };
     compiler::run_with(&job, further).unwrap_or_else(|error| panic!("{error}"));
     let elf = std::fs::read(&output).unwrap();
-    Object::from_elf(fixture, &text, elf)
+    NativeObject::from_elf(fixture, &text, elf)
 }
 
 /// A policy with what it needs around it.
@@ -76,7 +76,7 @@ impl Bench {
         Bench::of(&object(fixture), options)
     }
 
-    pub fn of(object: &Arc<Object>, options: &str) -> Bench {
+    pub fn of(object: &Arc<NativeObject>, options: &str) -> Bench {
         Bench::on(
             object,
             options,
@@ -84,12 +84,12 @@ impl Bench {
         )
     }
 
-    pub fn on(object: &Arc<Object>, options: &str, machine: Machine) -> Bench {
+    pub fn on(object: &Arc<NativeObject>, options: &str, machine: Machine) -> Bench {
         Bench::in_kernel(object, options, machine, KernelVersion::V7_2)
     }
 
     pub fn in_kernel(
-        object: &Arc<Object>,
+        object: &Arc<NativeObject>,
         options: &str,
         machine: Machine,
         version: KernelVersion,

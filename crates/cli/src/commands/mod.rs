@@ -36,7 +36,7 @@ pub enum Status {
 
 /// A run of a workload's real program.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-struct Job {
+struct RealRun {
     workload: String,
     scheduler: String,
     seed: u64,

@@ -26,7 +26,7 @@ mod without {
     use schedlab_trace::Duration;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
-    use crate::commands::{Emulated, Job, Spoils, Status};
+    use crate::commands::{Emulated, RealRun, Spoils, Status};
     use crate::output::{print, width};
 
     /// How to get what is missing.
@@ -40,7 +40,7 @@ mod without {
         bail!("{REMEDY}")
     }
 
-    pub fn emulate(_: u32, _: &[Job], _: Duration) -> anyhow::Result<Vec<Emulated>> {
+    pub fn emulate(_: u32, _: &[RealRun], _: Duration) -> anyhow::Result<Vec<Emulated>> {
         bail!("{REMEDY}")
     }
 

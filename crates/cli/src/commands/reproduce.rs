@@ -14,7 +14,7 @@ use schedlab_report::published;
 use schedlab_sim::{Prepared, SimError, SimSpec, batch};
 use schedlab_trace::{Duration, counted, nearest, shell_word};
 
-use super::{Emulated, Job, Status, real, sim};
+use super::{Emulated, RealRun, Status, real, sim};
 use crate::args::ReproduceArgs;
 use crate::cpus;
 use crate::journal::Journal;
@@ -209,7 +209,7 @@ impl Real {
         simulated: &[RunResult],
         journal: &Journal,
     ) -> anyhow::Result<()> {
-        let mut machines: BTreeMap<u32, Vec<(String, Job)>> = BTreeMap::new();
+        let mut machines: BTreeMap<u32, Vec<(String, RealRun)>> = BTreeMap::new();
         let mut without: BTreeMap<String, u32> = BTreeMap::new();
         for (spec, simulated) in specs.iter().zip(simulated) {
             let command = match self.command(spec, simulated) {
@@ -226,7 +226,7 @@ impl Real {
             let jobs = machines.entry(simulated.cpus).or_default();
             // Two machines' simulations may have the same real side.
             if jobs.iter().all(|(known, _)| *known != command) {
-                let job = Job {
+                let job = RealRun {
                     workload: spec.workload.clone(),
                     scheduler: spec.scheduler.to_string(),
                     seed: spec.seed,
@@ -239,7 +239,7 @@ impl Real {
                 .push(format!("not emulated: {} {why}", counted(nr, "run")));
         }
         for (cpus, jobs) in machines {
-            let (commands, jobs): (Vec<String>, Vec<Job>) = jobs.into_iter().unzip();
+            let (commands, jobs): (Vec<String>, Vec<RealRun>) = jobs.into_iter().unzip();
             let outcomes = real::emulate(cpus, &jobs, self.time_limit)?;
             for ((command, job), outcome) in commands.into_iter().zip(&jobs).zip(outcomes) {
                 self.keep(command, job, outcome, journal);
@@ -248,7 +248,7 @@ impl Real {
         Ok(())
     }
 
-    fn keep(&mut self, command: String, job: &Job, outcome: Emulated, journal: &Journal) {
+    fn keep(&mut self, command: String, job: &RealRun, outcome: Emulated, journal: &Journal) {
         let why = match outcome {
             Emulated::Done(result) => {
                 let mut result = *result;
@@ -363,7 +363,7 @@ mod tests {
     fn runs_that_are_missing_keep_what_was_done() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j");
-        let job = Job {
+        let job = RealRun {
             workload: "cpu:tasks=2".into(),
             scheduler: "fifo".into(),
             seed: 1,

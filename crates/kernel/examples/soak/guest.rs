@@ -4,9 +4,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use schedlab_kernel::bpf_policy;
 use schedlab_kernel::load::Loaded;
 use schedlab_kernel::measure::Want;
-use schedlab_kernel::policy;
 use schedlab_kernel::run::{self, Job};
 use schedlab_kernel::scx::{self, State};
 use schedlab_report::Exit;
@@ -103,7 +103,7 @@ pub fn hold(arguments: &[String]) -> Result<(), String> {
 }
 
 fn load(name: &str) -> Result<Loaded, String> {
-    policy::resolve(name)
+    bpf_policy::resolve(name)
         .and_then(|object| Loaded::load(&object, &[]))
         .map_err(|error| error.to_string())
 }

@@ -26,8 +26,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use schedlab_kernel::bpf_policy::{self, POLICIES};
 use schedlab_kernel::kernel_log::complaints;
-use schedlab_kernel::policy::{self, POLICIES};
 use schedlab_kernel::vm::{Stream, Vm};
 
 /// Every policy under real programs in a real kernel
@@ -173,7 +173,7 @@ fn chosen(names: &[String]) -> Result<Vec<(String, String)>, String> {
         .iter()
         .filter(|policy| names.is_empty() || names.iter().any(|name| name == policy.name))
         .map(|policy| {
-            let object = policy::resolve(policy.name).map_err(|error| error.to_string())?;
+            let object = bpf_policy::resolve(policy.name).map_err(|error| error.to_string())?;
             Ok((policy.name.to_owned(), fingerprint(&object.bytes)))
         })
         .collect()

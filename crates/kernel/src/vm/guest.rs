@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Kernel, Tools};
+use super::{KernelImage, Tools};
 use crate::error::{At as _, Result};
 use crate::kernel_log;
 
@@ -37,7 +37,7 @@ pub const BEATS: &str = "beats";
 /// Writes `init` (run by virtme-ng's init), `command` (run inside the layer) and `modprobe`.
 pub fn write_scripts(
     share: &Path,
-    kernel: &Kernel,
+    kernel: &KernelImage,
     tools: &Tools,
     writable: &[PathBuf],
     command: &[OsString],
@@ -68,7 +68,7 @@ pub fn write_scripts(
 
 fn init_script(
     share: &Path,
-    kernel: &Kernel,
+    kernel: &KernelImage,
     tools: &Tools,
     writable: &[PathBuf],
     beats: bool,

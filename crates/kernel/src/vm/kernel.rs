@@ -16,7 +16,7 @@ use crate::error::{At as _, Error, Result};
 
 /// A kernel that has been unpacked in the cache.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kernel {
+pub struct KernelImage {
     /// As `uname -r` says it.
     pub version: String,
     /// Where its packages are unpacked.
@@ -27,7 +27,7 @@ pub struct Kernel {
     pub config: PathBuf,
 }
 
-impl Kernel {
+impl KernelImage {
     /// Returns the folder that `depmod -b` and `modprobe -d` expect.
     pub fn modules_base(&self) -> PathBuf {
         self.root.join("usr")
@@ -39,7 +39,7 @@ impl Kernel {
     }
 
     /// Finds the parts of an unpacked kernel, in both of Debian's layouts.
-    fn at(version: &str, root: &Path) -> Option<Kernel> {
+    fn at(version: &str, root: &Path) -> Option<KernelImage> {
         let modules = root.join("usr/lib/modules").join(version);
         let boot = root.join("boot");
         let pick = |new: &str, old: &str| {
@@ -47,7 +47,7 @@ impl Kernel {
                 .into_iter()
                 .find(|path| path.is_file())
         };
-        let kernel = Kernel {
+        let kernel = KernelImage {
             version: version.to_owned(),
             root: root.to_owned(),
             image: pick("vmlinuz", "vmlinuz")?,
@@ -132,7 +132,7 @@ fn kernels() -> Result<PathBuf> {
 ///
 /// # Errors
 /// None can be had; says what was tried.
-pub fn provide(version: Option<&str>, tools: &Tools, notes: Notes<'_>) -> Result<Kernel> {
+pub fn provide(version: Option<&str>, tools: &Tools, notes: Notes<'_>) -> Result<KernelImage> {
     if let Some(kernel) = from_cache(version) {
         return Ok(kernel);
     }
@@ -162,16 +162,16 @@ pub fn provide(version: Option<&str>, tools: &Tools, notes: Notes<'_>) -> Result
     search(None, tools, notes)
 }
 
-fn from_cache(version: Option<&str>) -> Option<Kernel> {
+fn from_cache(version: Option<&str>) -> Option<KernelImage> {
     let version = version.unwrap_or(PINNED[0].version);
     let root = kernels().ok()?.join(version);
     if !root.join(CHECKED).is_file() {
         return None;
     }
-    Kernel::at(version, &root)
+    KernelImage::at(version, &root)
 }
 
-fn fetch_pinned(pinned: &Pinned, tools: &Tools, notes: Notes<'_>) -> Result<Kernel> {
+fn fetch_pinned(pinned: &Pinned, tools: &Tools, notes: Notes<'_>) -> Result<KernelImage> {
     let helper = Path::new("/usr/lib/apt/apt-helper");
     if !helper.is_file() {
         return Err(no_apt());
@@ -199,7 +199,7 @@ fn fetch_pinned(pinned: &Pinned, tools: &Tools, notes: Notes<'_>) -> Result<Kern
 }
 
 /// Goes through the archive's kernels from the likeliest on and takes the first that is fit.
-fn search(version: Option<&str>, tools: &Tools, notes: Notes<'_>) -> Result<Kernel> {
+fn search(version: Option<&str>, tools: &Tools, notes: Notes<'_>) -> Result<KernelImage> {
     let apt = Apt::new(notes)?;
     let mut candidates = apt.kernels()?;
     match version {
@@ -278,12 +278,12 @@ fn unpack_and_check(
     staging: tempfile::TempDir,
     tools: &Tools,
     notes: Notes<'_>,
-) -> Result<Kernel> {
+) -> Result<KernelImage> {
     let root = staging.path().join("root");
     for package in packages {
         run(Command::new("dpkg-deb").arg("-x").arg(package).arg(&root)).map_err(Error::NoKernel)?;
     }
-    let kernel = Kernel::at(version, &root).ok_or_else(|| {
+    let kernel = KernelImage::at(version, &root).ok_or_else(|| {
         Error::NoKernel(format!(
             "the packages of {version} lack the image, the modules or the configuration"
         ))
@@ -347,7 +347,7 @@ fn unpack_and_check(
         fs::remove_dir_all(&home).at(&home)?;
     }
     fs::rename(&root, &home).at(&home)?;
-    Kernel::at(version, &home)
+    KernelImage::at(version, &home)
         .ok_or_else(|| Error::NoKernel(format!("{version} vanished from the cache")))
 }
 
@@ -474,7 +474,7 @@ impl Apt {
         Ok(versions)
     }
 
-    fn fetch(&self, version: &str, tools: &Tools, notes: Notes<'_>) -> Result<Kernel> {
+    fn fetch(&self, version: &str, tools: &Tools, notes: Notes<'_>) -> Result<KernelImage> {
         let names = self.names()?;
         let wanted: Vec<String> = ["binary", "modules", "base", "image"]
             .iter()

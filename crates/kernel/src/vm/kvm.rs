@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Kernel, Notes, Tools, Vm};
+use super::{KernelImage, Notes, Tools, Vm};
 use crate::cache;
 use crate::error::{Error, Result};
 
@@ -31,7 +31,7 @@ pub struct Choice {
 }
 
 /// Boots a guest with KVM once per host kernel and remembers the result.
-pub fn choose(tools: &Tools, kernel: &Kernel, notes: Notes<'_>) -> Choice {
+pub fn choose(tools: &Tools, kernel: &KernelImage, notes: Notes<'_>) -> Choice {
     let chosen = |acceleration| Choice {
         acceleration,
         is_suspect: false,

@@ -22,7 +22,7 @@ use schedlab_report::RunResult;
 
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
-pub use kernel::Kernel;
+pub use kernel::KernelImage;
 pub use kvm::{Acceleration, file as acceleration_file, remembered as remembered_acceleration};
 use silence::{Silence, Verdict};
 pub use tools::{Tools, installed_virtme_run, missing, which};
@@ -150,7 +150,7 @@ impl Vm {
     pub(crate) fn boot(
         &self,
         tools: &Tools,
-        kernel: &Kernel,
+        kernel: &KernelImage,
         acceleration: Acceleration,
         command: &[OsString],
         notes: Notes<'_>,
@@ -171,7 +171,7 @@ impl Vm {
     pub(crate) fn boot_within(
         &self,
         tools: &Tools,
-        kernel: &Kernel,
+        kernel: &KernelImage,
         acceleration: Acceleration,
         command: &[OsString],
         notes: Notes<'_>,

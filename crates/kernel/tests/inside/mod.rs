@@ -15,14 +15,14 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use schedlab_kernel::bpf_policy::{self, BpfObject, POLICIES};
 use schedlab_kernel::error::Error;
-use schedlab_kernel::exit::Exit;
+use schedlab_kernel::exit::PolicyExit;
 use schedlab_kernel::load::{self, Loaded};
 use schedlab_kernel::measure::Want;
-use schedlab_kernel::policy::{self, Object, POLICIES};
 use schedlab_kernel::run::{self, Job, Outcome};
 use schedlab_kernel::scx::{self, State};
-use schedlab_report::Exit as RunExit;
+use schedlab_report::Exit;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sweep::Space;
 use schedlab_trace::{CpuId, Event, Listener, Scheduler, TaskId, TaskMeta};
@@ -167,9 +167,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
 
 impl Inside<'_> {
     /// A policy of `tests/policies` that the host has compiled.
-    fn object(&self, name: &str) -> Result<Object, String> {
+    fn object(&self, name: &str) -> Result<BpfObject, String> {
         let bytes = fs::read(self.objects.join(name)).map_err(|e| format!("{name}: {e}"))?;
-        Ok(Object {
+        Ok(BpfObject {
             name: name.to_owned(),
             bytes,
         })
@@ -218,7 +218,7 @@ fn told(
 
 fn done(scheduler: &str, ran: schedlab_kernel::Result<Outcome>) -> Result<Outcome, String> {
     let outcome = text(ran)?;
-    ensure(outcome.exit == RunExit::Done, || {
+    ensure(outcome.exit == Exit::Done, || {
         format!("{scheduler}: {} {:?}", outcome.exit, outcome.message)
     })?;
     for (name, _) in outcome.measures.iter() {
@@ -239,13 +239,13 @@ fn every_policy_schedules(_: &Inside<'_>) -> Result<String, String> {
     let mut told = Vec::new();
     calls::count()?;
     for embedded in POLICIES {
-        let object = text(policy::resolve(embedded.name))?;
+        let object = text(bpf_policy::resolve(embedded.name))?;
         let loaded = text(Loaded::load(&object, &[]))?;
         // `make soak` takes a minute where this takes a second.
         for program in ["compute", "shuffle", "storm"] {
             let before = calls::of_dispatch();
             let outcome = text(run::run_under(&loaded, &job(&[program, "300"])))?;
-            ensure(outcome.exit == RunExit::Done, || {
+            ensure(outcome.exit == Exit::Done, || {
                 format!(
                     "{}: {program}: {} {:?}",
                     embedded.name, outcome.exit, outcome.message
@@ -277,7 +277,7 @@ const SAMPLE: (u64, u64) = (100, 5_832);
 
 fn points_of_the_feature_tree_schedule(_: &Inside<'_>) -> Result<String, String> {
     let space = Space::of("feature", &[]).map_err(|error| error.to_string())?;
-    let object = text(policy::resolve(&space.scheduler))?;
+    let object = text(bpf_policy::resolve(&space.scheduler))?;
     let points = space.sample(SAMPLE.0, SAMPLE.1);
     let mut alternatives = BTreeSet::new();
     for &point in &points {
@@ -300,7 +300,7 @@ fn points_of_the_feature_tree_schedule(_: &Inside<'_>) -> Result<String, String>
 }
 
 /// Loads a policy that comes to its end by itself, maybe while it is still being attached.
-fn end_of(policy: &Object, settings: &[(String, String)]) -> Result<Exit, String> {
+fn end_of(policy: &BpfObject, settings: &[(String, String)]) -> Result<PolicyExit, String> {
     let exit = match Loaded::load(policy, settings) {
         Ok(loaded) => {
             let deadline = Instant::now() + Duration::from_secs(10);
@@ -527,7 +527,7 @@ fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, Strin
         };
         let outcome = text(run::run_under(&loaded, &job))?;
         text(loaded.unload())?;
-        ensure(outcome.exit == RunExit::Ejected, || format!("{outcome:?}"))?;
+        ensure(outcome.exit == Exit::Ejected, || format!("{outcome:?}"))?;
     }
     Ok(String::new())
 }
@@ -658,7 +658,7 @@ fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, Strin
         let mut job = job(&["load", asked]);
         job.want.root_is_starter = true;
         let outcome = text(run::run(&Scheduler::plain(Scheduler::KERNELS_OWN), &job))?;
-        ensure(outcome.exit == RunExit::Done, || format!("{outcome:?}"))?;
+        ensure(outcome.exit == Exit::Done, || format!("{outcome:?}"))?;
         Ok::<_, String>(outcome)
     };
     // Once before, so that no page of the program has to be read and waited for.
@@ -804,14 +804,14 @@ fn failures_of_programs_are_told(_: &Inside<'_>) -> Result<String, String> {
     let kernel = Scheduler::plain(Scheduler::KERNELS_OWN);
     let failed = text(run::run(&kernel, &job(&["fail"])))?;
     ensure(
-        failed.exit == RunExit::CommandFailed && failed.code == Some(3),
+        failed.exit == Exit::CommandFailed && failed.code == Some(3),
         || format!("{failed:?}"),
     )?;
     let mut endless = job(&["sleep", "100"]);
     endless.timeout = Duration::from_millis(300);
     let stopped = text(run::run(&kernel, &endless))?;
     ensure(
-        stopped.exit == RunExit::Timeout && stopped.code.is_none(),
+        stopped.exit == Exit::Timeout && stopped.code.is_none(),
         || format!("{stopped:?}"),
     )?;
     Ok(String::new())
@@ -854,7 +854,7 @@ fn a_shared_core_is_left(_: &Inside<'_>) -> Result<String, String> {
     })?;
     let mut told = Vec::new();
     for policy in ["cfs", "eevdf"] {
-        let loaded = text(Loaded::load(&text(policy::resolve(policy))?, &[]))?;
+        let loaded = text(Loaded::load(&text(bpf_policy::resolve(policy))?, &[]))?;
         let times: Vec<u128> = (0..5)
             .map(|_| apart::until_apart(Duration::from_secs(10)).as_millis())
             .collect();
@@ -871,7 +871,7 @@ fn a_shared_core_is_left(_: &Inside<'_>) -> Result<String, String> {
 /// Runs `pause` under a scheduler, which must stay, and returns its length.
 fn pause_under(scheduler: &str, pause: impl FnOnce() -> Duration) -> Result<Duration, String> {
     let scheduler = Scheduler::parse(scheduler);
-    let object = text(policy::resolve(&scheduler.name))?;
+    let object = text(bpf_policy::resolve(&scheduler.name))?;
     let loaded = text(Loaded::load(&object, &scheduler.options))?;
     let pause = pause();
     ensure(loaded.is_running(), || {

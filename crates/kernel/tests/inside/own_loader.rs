@@ -8,7 +8,7 @@ use std::path::Path;
 use schedlab_kernel::error::Error;
 use schedlab_kernel::run::{self, Job, Outcome};
 use schedlab_kernel::scx::{self, State};
-use schedlab_report::Exit as RunExit;
+use schedlab_report::Exit;
 use schedlab_trace::Scheduler;
 
 use super::{Inside, ensure, job, text};
@@ -60,7 +60,7 @@ pub fn a_scheduler_runs_by_its_own_loader(inside: &Inside<'_>) -> Result<String,
             &Scheduler::plain(&command),
             &job(&["pingpong", "50"]),
         ))?;
-        ensure(outcome.exit == RunExit::Done, || format!("{outcome:?}"))?;
+        ensure(outcome.exit == Exit::Done, || format!("{outcome:?}"))?;
         let version = outcome.loader.clone();
         ensure(version.as_deref() == Some("versioned 1.2"), || {
             format!("{version:?}")
@@ -100,17 +100,13 @@ pub fn a_scheduler_that_its_loader_lost_is_no_done_run(
     let tells = "echo \"EXIT: runnable task stall (x[1] failed to run for 5.001s)\"; \"$0\" \"$1\" & sleep 4; kill $!";
     let mut told = Vec::new();
     for (script, exit, expected) in [
-        (
-            dies,
-            RunExit::Ejected,
-            "its loader has ended (exit status: 5)",
-        ),
+        (dies, Exit::Ejected, "its loader has ended (exit status: 5)"),
         (
             again,
-            RunExit::Ejected,
+            Exit::Ejected,
             "the scheduler 'knobs' has ended: its loader goes on",
         ),
-        (tells, RunExit::ErrorStall, "failed to run for 5.001s"),
+        (tells, Exit::ErrorStall, "failed to run for 5.001s"),
     ] {
         let outcome = text(slept(script, &object, "12"))?;
         let message = outcome.message.clone().unwrap_or_default();

@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore as _, MapFlags, ObjectBuilder};
+use schedlab_kernel::bpf_policy;
 use schedlab_kernel::load::{Loaded, Tasks, Terms};
-use schedlab_kernel::policy;
 
 use super::record::{Case, End, POLICIES, SIZES, Turn, yields};
 
@@ -104,7 +104,7 @@ fn attempt_all(
     // SAFETY: takes no pointers.
     let locked = unsafe { libc::mlockall(libc::MCL_CURRENT) };
     ensure(locked == 0, || "memory cannot be locked".to_owned())?;
-    let object = policy::resolve(name).map_err(text)?;
+    let object = bpf_policy::resolve(name).map_err(text)?;
     let settings: Vec<(String, String)> = options
         .iter()
         .chain(&[("lab_keeps_place", "true")])

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use schedlab_abi::{KernelVersion, NativePolicy, Object};
+use schedlab_abi::{KernelVersion, NativeObject, NativePolicy};
 use schedlab_engine::{RunEnd, Scenario};
 use schedlab_machine::Machine;
 use schedlab_trace::check::{Checkers, Start};
@@ -20,7 +20,7 @@ pub fn machine(name: &str, cpus: usize) -> Machine {
 
 /// Runs a scenario under a private copy of `object` with default options.
 pub fn run<R: Listener>(
-    object: &Arc<Object>,
+    object: &Arc<NativeObject>,
     scenario: Scenario,
     recorder: R,
 ) -> RunEnd<NativePolicy, R> {
@@ -29,7 +29,7 @@ pub fn run<R: Listener>(
 
 /// The same with `options`.
 pub fn run_with<R: Listener>(
-    object: &Arc<Object>,
+    object: &Arc<NativeObject>,
     options: &str,
     scenario: Scenario,
     recorder: R,

@@ -15,7 +15,7 @@ use schedlab_sim::Scheduler;
 use schedlab_trace::Duration as Limit;
 use serde::{Deserialize, Serialize};
 
-use super::super::{Emulated, Job, Status};
+use super::super::{Emulated, RealRun, Status};
 use super::with::{forward, of_runs, run_once, warm_up};
 use crate::args::EmulateArgs;
 use crate::output::tell;
@@ -34,7 +34,7 @@ struct Line {
 ///
 /// # Errors
 /// If there can be no virtual machine.
-pub fn emulate(cpus: u32, jobs: &[Job], time_limit: Limit) -> anyhow::Result<Vec<Emulated>> {
+pub fn emulate(cpus: u32, jobs: &[RealRun], time_limit: Limit) -> anyhow::Result<Vec<Emulated>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let file = folder.path().join(JOBS);
     fs::write(&file, serde_json::to_vec(jobs)?)
@@ -68,7 +68,7 @@ pub fn emulate(cpus: u32, jobs: &[Job], time_limit: Limit) -> anyhow::Result<Vec
 }
 
 /// Returns the outcome of each job by the lines that the machine has written. The last one may be cut off.
-fn outcomes(jobs: &[Job], lines: &[u8]) -> Vec<Emulated> {
+fn outcomes(jobs: &[RealRun], lines: &[u8]) -> Vec<Emulated> {
     let mut emulated: Vec<Emulated> = vec![Emulated::Missing; jobs.len()];
     for line in lines.split(|&byte| byte == b'\n') {
         let Ok(line) = serde_json::from_slice::<Line>(line) else {
@@ -95,7 +95,7 @@ pub fn inside(args: &EmulateArgs) -> anyhow::Result<Status> {
     }
     let read =
         |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let jobs: Vec<Job> = serde_json::from_slice(&read(&args.folder.join(JOBS))?)?;
+    let jobs: Vec<RealRun> = serde_json::from_slice(&read(&args.folder.join(JOBS))?)?;
     let mut done = File::create(args.folder.join(DONE)).context("cannot write results")?;
     let mut warmed = false;
     for (index, job) in jobs.iter().enumerate() {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_was_done_before_a_machine_broke_down_is_kept() {
-        let job = |seed| Job {
+        let job = |seed| RealRun {
             workload: "cpu:tasks=2".into(),
             scheduler: "fifo".into(),
             seed,

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use schedlab_compare::{Decomposer, Watched};
 use schedlab_events::{About, FORMAT};
+use schedlab_kernel::comparison::{Comparison, Load, Run};
 use schedlab_kernel::doctor::{self, Status as Found};
-use schedlab_kernel::experiment::{Experiment, Load, Run};
 use schedlab_kernel::run::stall_bound_ns;
 use schedlab_kernel::vm::{self, Stream, Vm};
 use schedlab_kernel::{stock, topology};
@@ -88,7 +88,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         let text = kept.as_ref().map(|(text, _)| text.as_str());
         return again_in_vm(args, schedulers.len(), text);
     }
-    let experiment = Experiment {
+    let comparison = Comparison {
         schedulers,
         load,
         repeat: args.repeat,
@@ -105,11 +105,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     });
     let mut trace = trace.transpose()?;
     let mut events = args.events.as_deref().map(events::begin).transpose()?;
-    let runs = experiment.schedulers.len() * args.repeat as usize;
+    let runs = comparison.schedulers.len() * args.repeat as usize;
     let mut progress = Progress::new(args.warmup as usize + runs);
     let mut done = 0;
     while done < args.warmup as usize {
-        experiment.warm_up()?;
+        comparison.warm_up()?;
         done += 1;
         progress.update(done);
     }
@@ -117,7 +117,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     let mut about = None;
     // The first runs with the first seed, which is one of each scheduler.
     let nr_watched = match args.why.is_asked() {
-        true => WATCHED_MAX.min(experiment.schedulers.len()),
+        true => WATCHED_MAX.min(comparison.schedulers.len()),
         false => 0,
     };
     let next = |place: usize| (place < nr_watched).then(Decomposer::watching);
@@ -146,8 +146,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         ),
     );
     let mut results = match listeners {
-        (None, (None, None)) => experiment.run(on_run),
-        _ => experiment.run_told(&mut listeners, on_run),
+        (None, (None, None)) => comparison.run(on_run),
+        _ => comparison.run_told(&mut listeners, on_run),
     }?;
     drop(progress);
     let traced = trace.map_or(Ok(()), |(path, writer)| {
@@ -247,8 +247,8 @@ pub fn run_once(
     seed: u64,
     time_limit: Limit,
 ) -> anyhow::Result<RunResult> {
-    let experiment = of_one_run(workload, scheduler, seed, time_limit)?;
-    let mut results = experiment.run(&mut |run| complain(run))?;
+    let comparison = of_one_run(workload, scheduler, seed, time_limit)?;
+    let mut results = comparison.run(&mut |run| complain(run))?;
     results.pop().context("a run has a result")
 }
 
@@ -273,8 +273,8 @@ fn of_one_run(
     scheduler: &Scheduler,
     seed: u64,
     time_limit: Limit,
-) -> anyhow::Result<Experiment> {
-    Ok(Experiment {
+) -> anyhow::Result<Comparison> {
+    Ok(Comparison {
         schedulers: vec![scheduler.clone()],
         load: Load::Workload {
             text: workload.to_owned(),

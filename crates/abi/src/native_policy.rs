@@ -13,7 +13,7 @@ use crate::host::{Runner, Watch};
 use crate::image::{Image, LoadError};
 use crate::kconfig::Values;
 use crate::layout::NR_CPUS_MAX;
-use crate::object::Object;
+use crate::object::NativeObject;
 use crate::ops;
 use crate::options::Settings;
 use crate::rehearsal;
@@ -33,7 +33,7 @@ impl NativePolicy {
     /// If the operating system refuses memory or files, the machine has too many CPUs, the policy's name is too long, or
     /// an op is sleepable that must not be.
     pub fn load(
-        object: &Arc<Object>,
+        object: &Arc<NativeObject>,
         settings: &Settings,
         machine: &Machine,
         version: KernelVersion,
@@ -48,7 +48,7 @@ impl NativePolicy<true> {
     /// # Errors
     /// As [`NativePolicy::load`].
     pub fn load_watched(
-        object: &Arc<Object>,
+        object: &Arc<NativeObject>,
         settings: &Settings,
         machine: &Machine,
         version: KernelVersion,
@@ -61,7 +61,7 @@ impl NativePolicy<true> {
 
 impl<const AUDITED: bool> NativePolicy<AUDITED> {
     fn load_as(
-        object: &Arc<Object>,
+        object: &Arc<NativeObject>,
         settings: &Settings,
         machine: &Machine,
         version: KernelVersion,
@@ -108,7 +108,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
     }
 
     /// The object it is a copy of.
-    pub fn object(&self) -> &Arc<Object> {
+    pub fn object(&self) -> &Arc<NativeObject> {
         self.runner.host().image.object()
     }
 

@@ -56,7 +56,7 @@ impl std::fmt::Display for Load {
 
 /// A comparison to be run.
 #[derive(Clone, Debug)]
-pub struct Experiment {
+pub struct Comparison {
     /// The schedulers.
     pub schedulers: Vec<Scheduler>,
     /// The workload or command.
@@ -87,7 +87,7 @@ pub struct Run {
 /// Carries out one run.
 type Runner<'a> = &'a mut dyn FnMut(&Scheduler, &Job) -> Result<Outcome>;
 
-impl Experiment {
+impl Comparison {
     /// Runs once under the kernel's own scheduler, without a result. This run brings the program and its files into
     /// the caches, for which the first scheduler would pay otherwise, and finds faults for which no scheduler is to
     /// blame.
@@ -132,10 +132,10 @@ impl Experiment {
         self.run_by(&mut run::run, on_run)
     }
 
-    /// As [`Experiment::run`]; `listener` hears the events of each run.
+    /// As [`Comparison::run`]; `listener` hears the events of each run.
     ///
     /// # Errors
-    /// As [`Experiment::run`].
+    /// As [`Comparison::run`].
     pub fn run_told(
         &self,
         listener: &mut dyn Listener,
@@ -359,8 +359,8 @@ mod tests {
         }
     }
 
-    fn experiment(schedulers: &[&str], repeat: u32, load: Load) -> Experiment {
-        Experiment {
+    fn comparison(schedulers: &[&str], repeat: u32, load: Load) -> Comparison {
+        Comparison {
             schedulers: schedulers
                 .iter()
                 .map(|text| Scheduler::parse(text))
@@ -393,10 +393,10 @@ mod tests {
         outcome
     }
 
-    /// Runs of `experiment`, each as `(scheduler, seed, exit)`.
-    fn carried_out(experiment: &Experiment, run: Runner<'_>) -> Result<Vec<(String, u64, Exit)>> {
+    /// Runs of `comparison`, each as `(scheduler, seed, exit)`.
+    fn carried_out(comparison: &Comparison, run: Runner<'_>) -> Result<Vec<(String, u64, Exit)>> {
         let mut told = Vec::new();
-        let results = experiment.run_by(run, &mut |run| {
+        let results = comparison.run_by(run, &mut |run| {
             let result = &run.result;
             told.push((result.scheduler.clone(), result.seed, result.exit));
         })?;
@@ -406,8 +406,8 @@ mod tests {
 
     #[test]
     fn each_round_another_scheduler_begins() {
-        let experiment = experiment(&["a", "b", "c"], 4, command());
-        let told = carried_out(&experiment, &mut |_, _| Ok(outcome(Exit::Done, 0, b""))).unwrap();
+        let comparison = comparison(&["a", "b", "c"], 4, command());
+        let told = carried_out(&comparison, &mut |_, _| Ok(outcome(Exit::Done, 0, b""))).unwrap();
         let order: Vec<String> = told
             .iter()
             .map(|(name, seed, _)| format!("{name}{seed}"))
@@ -418,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_scheduler_that_cannot_be_run_costs_no_other_its_run() {
-        let experiment = experiment(&["kernel", "refused", "busy"], 2, command());
+        let comparison = comparison(&["kernel", "refused", "busy"], 2, command());
         let mut run = |scheduler: &Scheduler, _: &Job| match scheduler.name.as_str() {
             "refused" => Err(Error::Rejected {
                 policy: "refused".to_owned(),
@@ -430,7 +430,7 @@ mod tests {
             }),
             _ => Ok(outcome(Exit::Done, 0, b"")),
         };
-        let told = carried_out(&experiment, &mut run).unwrap();
+        let told = carried_out(&comparison, &mut run).unwrap();
         let exits: Vec<_> = told
             .iter()
             .map(|(name, _, exit)| (name.as_str(), *exit))
@@ -446,7 +446,7 @@ mod tests {
     /// Where nothing has been measured yet, one message says it better than a table of failures.
     #[test]
     fn what_no_policy_is_to_blame_for_is_told_at_once() {
-        let experiment = experiment(&["a", "b"], 3, command());
+        let comparison = comparison(&["a", "b"], 3, command());
         let mut run = |_: &Scheduler, _: &Job| {
             Err(Error::Measuring(Box::new(Error::Rejected {
                 policy: "the measuring programs".to_owned(),
@@ -454,14 +454,14 @@ mod tests {
                 log: "x.log".into(),
             })))
         };
-        assert!(carried_out(&experiment, &mut run).is_err());
-        assert!(experiment.warm_up_by(&mut run).is_err());
+        assert!(carried_out(&comparison, &mut run).is_err());
+        assert!(comparison.warm_up_by(&mut run).is_err());
     }
 
     /// A workload that starves under a policy fails at run time: no error of the command line.
     #[test]
     fn a_starved_workload_is_a_failed_run() {
-        let experiment = experiment(&["kernel", "starver"], 1, workload());
+        let comparison = comparison(&["kernel", "starver"], 1, workload());
         let document = br#"{"results":[{"workload":"chat","exit":"command_failed",
             "message":"only 1 of 9 tasks started within 20 s","measures":{}}]}"#;
         let mut told = Vec::new();
@@ -469,45 +469,45 @@ mod tests {
             Scheduler::KERNELS_OWN => Ok(outcome(Exit::CommandFailed, 2, b"")),
             _ => Ok(outcome(Exit::CommandFailed, 1, document)),
         };
-        let results = experiment.run_by(&mut run, &mut |run| {
+        let results = comparison.run_by(&mut run, &mut |run| {
             told.push(run.result.exit);
         });
         assert_eq!(told, [Exit::CommandFailed; 2]);
         let message = results.unwrap()[1].message.clone().unwrap();
         assert!(message.contains("1 of 9 tasks"), "{message}");
         // But before anything is measured, what it does not understand is said.
-        assert!(experiment.warm_up_by(&mut run).is_err());
+        assert!(comparison.warm_up_by(&mut run).is_err());
     }
 
     #[test]
     fn an_ejection_is_kept_whatever_the_workload_says() {
-        let experiment = experiment(&["x"], 1, workload());
+        let comparison = comparison(&["x"], 1, workload());
         for stdout in [&b""[..], b"no json", b"{}"] {
             let mut run = |_: &Scheduler, _: &Job| Ok(outcome(Exit::ErrorStall, 2, stdout));
-            let told = carried_out(&experiment, &mut run).unwrap();
+            let told = carried_out(&comparison, &mut run).unwrap();
             assert_eq!(told[0].2, Exit::ErrorStall);
         }
         let mut run = |_: &Scheduler, _: &Job| Ok(outcome(Exit::Done, 0, b"no json"));
-        let told = carried_out(&experiment, &mut run).unwrap();
+        let told = carried_out(&comparison, &mut run).unwrap();
         assert_eq!(told[0].2, Exit::CommandFailed);
     }
 
     #[test]
     fn only_what_ends_itself_gets_more_than_its_time() {
-        let job = experiment(&["a"], 1, command()).job(1);
+        let job = comparison(&["a"], 1, command()).job(1);
         assert_eq!(job.timeout, Duration::from_secs(5));
-        let job = experiment(&["a"], 1, workload()).job(1);
+        let job = comparison(&["a"], 1, workload()).job(1);
         assert!(job.timeout > Duration::from_secs(5));
     }
 
     #[test]
     fn a_replay_has_the_time_limit() {
-        let replay = experiment(&["a"], 1, workload()).replay("a", 7, 2);
+        let replay = comparison(&["a"], 1, workload()).replay("a", 7, 2);
         assert!(
             replay.ends_with("-s a --time-limit 5s --seed 7 chat"),
             "{replay}"
         );
-        let replay = experiment(&["a"], 1, command()).replay("a", 7, 2);
+        let replay = comparison(&["a"], 1, command()).replay("a", 7, 2);
         assert!(
             replay.ends_with("-s a --time-limit 5s -- sleep 100"),
             "{replay}"

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use schedlab_abi::{LoadError, NativePolicy, Object, OptionKind, PolicyOption, Watch, options};
+use schedlab_abi::{
+    LoadError, NativeObject, NativePolicy, OptionKind, PolicyOption, Watch, options,
+};
 use schedlab_engine::consts::ops;
 use schedlab_engine::policy::{OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
@@ -141,7 +143,7 @@ pub fn scheduler_at(path: &str) -> Result<SchedulerInfo, SchedulerError> {
     Ok(info(path, schedlab_policies::doc(path)?, &selection.object))
 }
 
-fn info(name: &str, doc: PolicyDoc, object: &Object) -> SchedulerInfo {
+fn info(name: &str, doc: PolicyDoc, object: &NativeObject) -> SchedulerInfo {
     SchedulerInfo {
         name: name.to_owned(),
         summary: doc.summary.lines().next().unwrap_or_default().to_owned(),
@@ -214,7 +216,7 @@ pub enum SchedulerError {
 }
 
 /// A scheduler that is ready to run.
-pub(crate) enum Loaded {
+pub(crate) enum ReadyScheduler {
     Baseline,
     Native {
         policy: Box<NativePolicy>,
@@ -310,43 +312,43 @@ pub(crate) fn load(
     machine: &Machine,
     version: schedlab_engine::KernelVersion,
     watch: Option<Watch>,
-) -> Result<Loaded, LoadError> {
+) -> Result<ReadyScheduler, LoadError> {
     let Some(selection) = found else {
-        return Ok(Loaded::Baseline);
+        return Ok(ReadyScheduler::Baseline);
     };
     let warnings = Arc::clone(&selection.warnings);
     Ok(match watch {
-        Some(watch) => Loaded::Watched {
+        Some(watch) => ReadyScheduler::Watched {
             policy: Box::new(selection.load_watched(machine, version, watch)?),
             warnings,
         },
-        None => Loaded::Native {
+        None => ReadyScheduler::Native {
             policy: Box::new(selection.load(machine, version)?),
             warnings,
         },
     })
 }
 
-impl Loaded {
+impl ReadyScheduler {
     pub(crate) fn is_baseline(&self) -> bool {
-        matches!(self, Loaded::Baseline)
+        matches!(self, ReadyScheduler::Baseline)
     }
 
     /// Returns its notes for the user.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
-            Loaded::Baseline => Vec::new(),
-            Loaded::Native { policy, warnings } => notes(policy, warnings),
-            Loaded::Watched { policy, warnings } => notes(policy, warnings),
+            ReadyScheduler::Baseline => Vec::new(),
+            ReadyScheduler::Native { policy, warnings } => notes(policy, warnings),
+            ReadyScheduler::Watched { policy, warnings } => notes(policy, warnings),
         }
     }
 
     /// Returns the watchdog's time-out in ms; 0 for the kernel's default.
     pub(crate) fn timeout_ms(&self) -> u32 {
         match self {
-            Loaded::Baseline => 0,
-            Loaded::Native { policy, .. } => policy.info().timeout_ms,
-            Loaded::Watched { policy, .. } => policy.info().timeout_ms,
+            ReadyScheduler::Baseline => 0,
+            ReadyScheduler::Native { policy, .. } => policy.info().timeout_ms,
+            ReadyScheduler::Watched { policy, .. } => policy.info().timeout_ms,
         }
     }
 
@@ -360,12 +362,12 @@ impl Loaded {
         recorder: R,
     ) -> Result<(Ended, R), HostFailure> {
         match self {
-            Loaded::Baseline => {
+            ReadyScheduler::Baseline => {
                 let (ended, _, recorder) = run(scenario, NoPolicy::new(), recorder)?;
                 Ok((ended, recorder))
             }
-            Loaded::Native { policy, .. } => run_native(scenario, *policy, recorder),
-            Loaded::Watched { policy, .. } => run_native(scenario, *policy, recorder),
+            ReadyScheduler::Native { policy, .. } => run_native(scenario, *policy, recorder),
+            ReadyScheduler::Watched { policy, .. } => run_native(scenario, *policy, recorder),
         }
     }
 }

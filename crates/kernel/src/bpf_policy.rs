@@ -36,7 +36,7 @@ static CFLAGS: &str = include_str!(concat!(env!("OUT_DIR"), "/bpf_cflags"));
 
 /// A policy that can be loaded.
 #[derive(Clone)]
-pub struct Object {
+pub struct BpfObject {
     /// As the user named it; a path's file name without `.bpf.c`.
     pub name: String,
     /// ELF object for BPF.
@@ -47,9 +47,9 @@ pub struct Object {
 ///
 /// # Errors
 /// Unknown names, and files that do not compile for BPF.
-pub fn resolve(name_or_path: &str) -> Result<Object> {
+pub fn resolve(name_or_path: &str) -> Result<BpfObject> {
     if let Some(policy) = POLICIES.iter().find(|p| p.name == name_or_path) {
-        return Ok(Object {
+        return Ok(BpfObject {
             name: policy.name.to_owned(),
             bytes: policy.object(),
         });
@@ -68,8 +68,8 @@ pub fn resolve(name_or_path: &str) -> Result<Object> {
 
 /// Compiles the C file at a path the first time that it is asked for: one that is edited meanwhile changes none of a
 /// command's runs.
-fn compiled_once(path: &Path) -> Result<Object> {
-    static COMPILED: Mutex<BTreeMap<PathBuf, Object>> = Mutex::new(BTreeMap::new());
+fn compiled_once(path: &Path) -> Result<BpfObject> {
+    static COMPILED: Mutex<BTreeMap<PathBuf, BpfObject>> = Mutex::new(BTreeMap::new());
     let mut all = COMPILED.lock().expect("compiling does not panic");
     if let Some(known) = all.get(path) {
         return Ok(known.clone());
@@ -83,7 +83,7 @@ fn compiled_once(path: &Path) -> Result<Object> {
 ///
 /// # Errors
 /// No such file, no clang, or what the compiler says.
-pub fn compile(path: &Path) -> Result<Object> {
+pub fn compile(path: &Path) -> Result<BpfObject> {
     let file = path
         .file_name()
         .map(|n| n.to_string_lossy().into_owned())
@@ -121,7 +121,7 @@ pub fn compile(path: &Path) -> Result<Object> {
     linker.link().doing("linking the policy")?;
     drop(linker);
     let bytes = fs::read(&linked).at(&linked)?;
-    Ok(Object {
+    Ok(BpfObject {
         name: file.trim_end_matches(".bpf.c").to_owned(),
         bytes,
     })
