@@ -86,7 +86,7 @@ pub fn stream(cpus: &[usize], bytes: u64, line_bytes: u32) -> Option<Vec<Sample>
         buffer.resize_with(if is_there { bytes as usize } else { 0 }, AtomicU8::default);
         go_over(&buffer);
         let mut parts = buffer.chunks_exact(part.max(1)).cycle();
-        // Whoever cannot run comes, too: the others would wait for him.
+        // A thread that cannot run comes, too: the others would wait for it.
         together.wait();
         if !is_there {
             return None;

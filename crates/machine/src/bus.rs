@@ -10,8 +10,8 @@
 //! changes the wait of an earlier one, and a wait is never negative. Only a window of slots is
 //! kept; an arrival from before the window passes without wait and is not booked.
 //!
-//! Applications take a share of the slots ([`Bus::load`]). Which ones is drawn from a slot's number, so that each slot
-//! has one answer, whoever asks and when. An application's own wait is not booked here: the engine slows it down.
+//! Applications take a share of the slots ([`Bus::load`]). A hash of a slot's number decides whether it is
+//! theirs, so each slot has one answer for all CPUs and times. An application's own wait is not booked here: the engine slows it down.
 
 /// Slots in one word of the ring; the word's other half says which lap of the ring it belongs to.
 const SLOTS_PER_WORD: u64 = 32;
@@ -121,7 +121,7 @@ impl Bus {
     }
 }
 
-/// Whether applications that take this share of all slots take this one. The multiplier is that of SplitMix64's
+/// Whether applications that take this share of all slots take this one. The numbers are from SplitMix64's
 /// finalizer; its high bits depend on all of the number's.
 fn is_drawn(slot: u64, share: u32) -> bool {
     let mixed = (slot ^ slot >> 31).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -216,7 +216,7 @@ mod tests {
             .take(50)
             .collect();
         assert_eq!(taken, free);
-        // What was booked stays booked when the load ends.
+        // Booked slots stay booked when the load ends.
         bus.load(0);
         assert_eq!(
             bus.transaction(0),

@@ -56,8 +56,8 @@ impl Traffic {
         bus.level.replace(level) != level
     }
 
-    /// Max-min fairness, as an arbiter that serves the CPUs in turn gives it: who asks for less than the level gets
-    /// all of that, and the others get the level.
+    /// Max-min fairness, as an arbiter that serves the CPUs in turn gives it: a CPU that asks for less than the level gets
+    /// all that it asks for, and the others get the level.
     fn level(&self, bus: &BusDemand) -> u64 {
         if bus.sum.get() <= self.capacity {
             return u64::MAX;

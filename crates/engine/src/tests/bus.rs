@@ -72,7 +72,7 @@ fn takes(tasks: Vec<TaskSpec>, ms: f64) {
 }
 
 #[test]
-fn who_writes_shares_the_bus_of_his_node() {
+fn writers_share_the_bus_of_their_node() {
     takes(vec![writer("0", 100)], 100.0);
     takes(vec![writer("0", 100), writer("1", 100)], 200.0);
     // CPUs 2 and 3 have a bus of their own.
@@ -97,7 +97,7 @@ fn one_that_asks_for_little_is_not_slower() {
 fn computing_loads_the_bus_where_the_profile_says_what_it_writes() {
     let wait_ps = |written_pct| {
         let mut machine = two_nodes();
-        // What a task brings in leaves nothing of the kernel's: that comes from memory.
+        // A task's lines leave none of the kernel's in the cache: those come from memory.
         let memory = &mut machine.memory;
         (memory.cache_bytes, memory.llc_hit_ps) = (64 << 10, 0);
         memory.evict_lines_per_ms = 50_000;
