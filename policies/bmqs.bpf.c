@@ -472,6 +472,16 @@ LAB_RESCUE(bmqs_nr_of, bmqs_idle_for_rescue, bmqs_rescue);
  * Ops, in the order of a task's life.
  */
 
+/* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
+s32 BPF_STRUCT_OPS(bmqs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_woken(&t->old, wake_flags);
+	return prev_cpu;
+}
+
 void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	s64 tick = scx_bpf_now() / LINUX24_TICK_NS;
@@ -712,6 +722,19 @@ void BPF_STRUCT_OPS(bmqs_set_weight, struct task_struct *p, u32 weight)
 		lab_post(t->old.nice, p->static_prio - 120);
 }
 
+void BPF_STRUCT_OPS(bmqs_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(bmqs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
 /* fork(): parent and child share the parent's remaining ticks; the child goes to the shortest queue. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
@@ -781,7 +804,7 @@ void BPF_STRUCT_OPS(bmqs_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(bmqs_ops,
-	       .select_cpu		= (void *)linux24_select_cpu,
+	       .select_cpu		= (void *)bmqs_select_cpu,
 	       .enqueue			= (void *)bmqs_enqueue,
 	       .dequeue			= (void *)bmqs_dequeue,
 	       .dispatch		= (void *)bmqs_dispatch,
@@ -791,8 +814,8 @@ SCX_OPS_DEFINE(bmqs_ops,
 	       .quiescent		= (void *)bmqs_quiescent,
 	       .yield			= (void *)bmqs_yield,
 	       .set_weight		= (void *)bmqs_set_weight,
-	       .set_cpumask		= (void *)linux24_set_cpumask,
-	       .cpu_release		= (void *)linux24_cpu_release,
+	       .set_cpumask		= (void *)bmqs_set_cpumask,
+	       .cpu_release		= (void *)bmqs_cpu_release,
 	       .init_task		= (void *)bmqs_init_task,
 	       .exit_task		= (void *)bmqs_exit_task,
 	       .disable			= (void *)bmqs_disable,

@@ -26,7 +26,7 @@
  *   heaps anew. Until then another CPU sees heaps in the order of the old counters.
  */
 #include <lab/lab.bpf.h>
-#include <lab/linux24.h>
+#include <lab/linux24_queue.h>
 #include <lab/heap.h>
 
 char _license[] SEC("license") = "GPL";
@@ -241,24 +241,8 @@ __noinline bool heap_file_again(u32 task)
 	return lab_heap_add(&t->heap->heap, &t->node, heap_key(t, heap_age(t)));
 }
 
-/*
- * The functions that linux24_queue.h requires.
- */
-
-#define RQ_KEEPS_RUNNING 0
-#define RQ_SORTED 1
-#define RQ_YIELD_GOES_LAST 0
-
-static __always_inline int rq_init(void)
-{
-	lab_list_init(&rq.heaps);
-	lab_list_init(&rq.aside);
-	lab_list_init(&rq.spare);
-	return 0;
-}
-
-/* There are never more heaps in use than tasks. */
-static __always_inline int rq_new_task(void)
+/* A heap for a new task, where pages can be allocated: there are never more in use than tasks. */
+static __always_inline int heap_make_room(void)
 {
 	char __arena *chunk;
 	unsigned long flags;
@@ -285,27 +269,27 @@ static __always_inline int rq_new_task(void)
 	return 0;
 }
 
-static __always_inline s64 rq_nr(void)
-{
-	return lab_read(rq.nr);
-}
+/*
+ * The queue. Its lock is held.
+ */
 
-static __always_inline void rq_add(task_t *t)
+static __always_inline void heap_add(linux24_task_t *t)
 {
 	if (!heap_file(t->lab.index))
 		scx_bpf_error("task %d: no heap, or the loop budget ran out", t->lab.pid);
-	t->old.linked = true;
+	t->linked = true;
 }
 
-static __always_inline void rq_del(task_t *t)
+static __always_inline void heap_del(linux24_task_t *t)
 {
 	if (!heap_unfile(t->lab.index))
 		scx_bpf_error("task %d: the loop budget ran out in its heap", t->lab.pid);
-	t->old.linked = false;
+	t->linked = false;
 }
 
-static __always_inline bool rq_misfiled(task_t *t)
+static __always_inline bool heap_misfiled(linux24_task_t *old)
 {
+	task_t *t = (task_t *)old;
 	heap_t *h = lab_glance(t->heap);
 
 	return heap_key(t, heap_age(t)) != lab_glance(t->node.key) ||
@@ -314,14 +298,14 @@ static __always_inline bool rq_misfiled(task_t *t)
 }
 
 /* The previous task is looked at first, outside of all heaps. */
-static __always_inline void rq_prev(task_t *prev, bool refilled)
+static __always_inline void heap_previous(linux24_task_t *prev, bool refilled)
 {
-	if (prev->old.linked)
-		rq_del(prev);
+	if (prev->linked)
+		heap_del(prev);
 }
 
 /* The best of the first ones of all heaps. False: a loop budget ran out. */
-static __always_inline bool heap_search(task_t *prev, s32 cpu, u64 mm, task_t **best,
+static __always_inline bool heap_search(s32 cpu, u64 mm, linux24_task_t **best,
 					s32 *best_value)
 {
 	lab_heap_node_t *first;
@@ -350,7 +334,7 @@ static __always_inline bool heap_search(task_t *prev, s32 cpu, u64 mm, task_t **
 		}
 		value = linux24_goodness(&t->old, cpu, mm, base);
 		if (value > *best_value || (value == *best_value && heap_age(t) > best_age)) {
-			*best = t;
+			*best = &t->old;
 			*best_value = value;
 			best_age = heap_age(t);
 		}
@@ -359,21 +343,21 @@ static __always_inline bool heap_search(task_t *prev, s32 cpu, u64 mm, task_t **
 	return lab_list_ended(pos, &rq.heaps);
 }
 
-static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalculated,
-				      task_t **best, s32 *value)
+static __always_inline bool heap_choose(linux24_task_t *prev, s32 cpu, u64 mm, bool recalculated,
+					linux24_task_t **best, s32 *value)
 {
 	if (prev) {
 		examine(prev);
 		*best = prev;
-		*value = linux24_goodness(&prev->old, cpu, mm, base);
+		*value = linux24_goodness(prev, cpu, mm, base);
 	}
-	if (!heap_search(prev, cpu, mm, best, value))
+	if (!heap_search(cpu, mm, best, value))
 		return false;
 	return !rq.aside.nr || heap_take_back();
 }
 
 /* The counters of all tasks of the system without the lock, then all heaps anew. */
-static __always_inline bool rq_recalculate(void)
+static __always_inline bool heap_recalculate(void)
 {
 	lab_node_t *pos;
 	u32 i, nr;
@@ -399,7 +383,196 @@ static __always_inline bool rq_recalculate(void)
 	return true;
 }
 
-#include <lab/linux24_queue.h>
+static const struct queue24_hooks heap_hooks = {
+	.keeps_running	= false,
+	.add		= heap_add,
+	.del		= heap_del,
+	.misfiled	= heap_misfiled,
+	.previous	= heap_previous,
+	.choose		= heap_choose,
+	.recalculate	= heap_recalculate,
+};
+
+/*
+ * CPUs that a higher class has taken.
+ */
+
+static __always_inline u64 elsc_heap_nr_stranded(s32 cpu)
+{
+	return queue24_stranded(cpu) && lab_read(rq.nr);
+}
+
+static __always_inline bool elsc_heap_rescue(u32 from, u32 to)
+{
+	return queue24_rescue(&rq.runqueue_lock, from, to);
+}
+
+LAB_RESCUE(elsc_heap_nr_stranded, queue24_idle, elsc_heap_rescue);
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+/* fork(): parent and child share the parent's remaining ticks. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(elsc_heap_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
+	linux24_task_t *parent;
+	int error;
+
+	if (!t)
+		return -ENOMEM;
+	error = heap_make_room();
+	if (error)
+		return error;
+	lab_note_higher(p);
+	parent = linux24_fork(&t->old, p, args, forker, base);
+	if (parent)
+		queue24_refile(&rq.runqueue_lock, &heap_hooks, parent, false);
+	return 0;
+}
+
+/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
+s32 BPF_STRUCT_OPS(elsc_heap_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_woken(&t->old, wake_flags);
+	return prev_cpu;
+}
+
+void BPF_STRUCT_OPS(elsc_heap_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_enqueue(&rq.runqueue_lock, &heap_hooks, &t->old, p, enq_flags, threshold, base);
+	else
+		lab_no_context(p);
+}
+
+void BPF_STRUCT_OPS(elsc_heap_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_dequeue(&rq.runqueue_lock, &heap_hooks, &t->old, deq_flags);
+}
+
+void BPF_STRUCT_OPS(elsc_heap_dispatch, s32 cpu, struct task_struct *prev)
+{
+	queue24_schedule(&rq.runqueue_lock, &heap_hooks, cpu, prev, charge, base);
+}
+
+void BPF_STRUCT_OPS(elsc_heap_running, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_running(&t->old, p);
+	queue24_take_out(&rq.runqueue_lock, &heap_hooks, &t->old);
+}
+
+void BPF_STRUCT_OPS(elsc_heap_tick, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_tick(&t->old, p, charge);
+	queue24_refile(&rq.runqueue_lock, &heap_hooks, &t->old, false);
+}
+
+/* sched_yield(): only if a task waits. No lock is taken. */
+bool BPF_STRUCT_OPS(elsc_heap_yield, struct task_struct *from, struct task_struct *to)
+{
+	task_t *t = task_of(from);
+
+	if (!t || to || !linux24_others_wait(lab_read(rq.nr)))
+		return false;
+	linux24_yield(&t->old, from);
+	return true;
+}
+
+void BPF_STRUCT_OPS(elsc_heap_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_set_nice(&t->old, p);
+	queue24_refile(&rq.runqueue_lock, &heap_hooks, &t->old, false);
+}
+
+void BPF_STRUCT_OPS(elsc_heap_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(elsc_heap_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
+void BPF_STRUCT_OPS(elsc_heap_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_charge(&t->old, scx_bpf_now(), charge);
+}
+
+void BPF_STRUCT_OPS(elsc_heap_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_quiescent(&rq.runqueue_lock, &heap_hooks, &t->old, deq_flags);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(elsc_heap_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		queue24_forget(&rq.runqueue_lock, &heap_hooks, &t->old);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(elsc_heap_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p), *parent;
+
+	if (!t)
+		return;
+	queue24_forget(&rq.runqueue_lock, &heap_hooks, &t->old);
+	parent = task_parent(&t->old.parent);
+	/* Its place is corrected where it got them. */
+	if (linux24_collect(&t->old, (linux24_task_t *)parent))
+		lab_unaudited(queue24_refile(&rq.runqueue_lock, &heap_hooks, &parent->old, true));
+	lab_task_free(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(elsc_heap_init)
+{
+	int error = queue24_init(&rq.runqueue_lock, threshold);
+
+	if (error)
+		return error;
+	lab_list_init(&rq.heaps);
+	lab_list_init(&rq.aside);
+	lab_list_init(&rq.spare);
+	return 0;
+}
 
 void BPF_STRUCT_OPS(elsc_heap_exit, struct scx_exit_info *ei)
 {
@@ -407,6 +580,21 @@ void BPF_STRUCT_OPS(elsc_heap_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(elsc_heap_ops,
-	       QUEUE24_OPS,
+	       .init_task		= (void *)elsc_heap_init_task,
+	       .select_cpu		= (void *)elsc_heap_select_cpu,
+	       .enqueue			= (void *)elsc_heap_enqueue,
+	       .dequeue			= (void *)elsc_heap_dequeue,
+	       .dispatch		= (void *)elsc_heap_dispatch,
+	       .running			= (void *)elsc_heap_running,
+	       .tick			= (void *)elsc_heap_tick,
+	       .yield			= (void *)elsc_heap_yield,
+	       .set_weight		= (void *)elsc_heap_set_weight,
+	       .set_cpumask		= (void *)elsc_heap_set_cpumask,
+	       .cpu_release		= (void *)elsc_heap_cpu_release,
+	       .stopping		= (void *)elsc_heap_stopping,
+	       .quiescent		= (void *)elsc_heap_quiescent,
+	       .disable			= (void *)elsc_heap_disable,
+	       .exit_task		= (void *)elsc_heap_exit_task,
+	       .init			= (void *)elsc_heap_init,
 	       .exit			= (void *)elsc_heap_exit,
 	       .name			= "elsc_heap");

@@ -32,7 +32,7 @@
  *   meanwhile are filed again if they belong elsewhere afterwards.
  */
 #include <lab/lab.bpf.h>
-#include <lab/linux24.h>
+#include <lab/linux24_queue.h>
 
 char _license[] SEC("license") = "GPL";
 
@@ -88,27 +88,27 @@ struct elsc_queue __arena_global rq;
 struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
 
 /*
- * The table.
+ * The table. Its lock is held.
  */
 
 /* It has to wait for the next recalculation. */
-static __always_inline bool elsc_expired(task_t *t)
+static __always_inline bool elsc_expired(linux24_task_t *t)
 {
-	return !lab_glance(t->old.counter) && !lab_realtime(lab_glance(t->old.policy));
+	return !lab_glance(t->counter) && !lab_realtime(lab_glance(t->policy));
 }
 
 /* Where a task belongs: one without ticks where the recalculation puts it. */
-static __always_inline s32 elsc_list(task_t *t)
+static __always_inline s32 elsc_list(linux24_task_t *t)
 {
-	s32 counter = lab_glance(t->old.counter), list;
+	s32 counter = lab_glance(t->counter), list;
 
-	if (lab_realtime(lab_glance(t->old.policy))) {
-		list = ELSC_REALTIME + lab_glance(t->old.rt_priority) / ELSC_RT_PER_LIST;
+	if (lab_realtime(lab_glance(t->policy))) {
+		list = ELSC_REALTIME + lab_glance(t->rt_priority) / ELSC_RT_PER_LIST;
 		return list < ELSC_LISTS ? list : ELSC_LISTS - 1;
 	}
 	if (!counter)
-		counter = linux24_recalculated(0, lab_glance(t->old.nice), base);
-	list = (counter + 20 - lab_glance(t->old.nice)) / ELSC_PER_LIST;
+		counter = linux24_recalculated(0, lab_glance(t->nice), base);
+	list = (counter + 20 - lab_glance(t->nice)) / ELSC_PER_LIST;
 	return list < ELSC_REALTIME ? list : ELSC_REALTIME - 1;
 }
 
@@ -117,9 +117,9 @@ static __always_inline lab_list_t *elsc_at(s32 list)
 	return &rq.lists[list & (ELSC_ROOM - 1)];
 }
 
-static __always_inline task_t *elsc_entry(lab_node_t *node)
+static __always_inline linux24_task_t *elsc_entry(lab_node_t *node)
 {
-	return lab_entry(node, struct elsc_task, lab.node);
+	return lab_entry(node, struct linux24_task, lab.node);
 }
 
 /* Whether a list has a task with ticks: the first one decides. */
@@ -167,14 +167,15 @@ __noinline s32 elsc_expired_from(s32 list)
 }
 
 /* Into its section of its list, which is at the end of it if `last`. */
-static __always_inline void elsc_add(task_t *t, bool last)
+static __always_inline void elsc_file(linux24_task_t *old, bool last)
 {
-	s32 list = elsc_list(t);
+	task_t *t = (task_t *)old;
+	s32 list = elsc_list(old);
 
 	lab_touch(&rq.top, true);
 	lab_touch(elsc_at(list), true);
 	t->list = list;
-	t->behind = elsc_expired(t);
+	t->behind = elsc_expired(old);
 	if (t->behind) {
 		lab_list_add_tail(elsc_at(list), &t->lab.node);
 		if (list > rq.next_top)
@@ -192,42 +193,14 @@ static __always_inline void elsc_add(task_t *t, bool last)
 	t->old.linked = true;
 }
 
-/*
- * The functions that linux24_queue.h requires.
- */
-
-#define RQ_KEEPS_RUNNING 0
-#define RQ_SORTED 1
-#define RQ_YIELD_GOES_LAST 0
-
-static __always_inline int rq_init(void)
+static __always_inline void elsc_add(linux24_task_t *t)
 {
-	s32 i;
-
-	rq.top = ELSC_NONE;
-	rq.next_top = ELSC_NONE;
-	bpf_for(i, 0, ELSC_LISTS)
-		lab_list_init(elsc_at(i));
-	return 0;
+	elsc_file(t, false);
 }
 
-static __always_inline int rq_new_task(void)
+static __always_inline void elsc_del(linux24_task_t *old)
 {
-	return 0;
-}
-
-static __always_inline s64 rq_nr(void)
-{
-	return lab_read(rq.nr);
-}
-
-static __always_inline void rq_add(task_t *t)
-{
-	elsc_add(t, false);
-}
-
-static __always_inline void rq_del(task_t *t)
-{
+	task_t *t = (task_t *)old;
 	s32 list = t->list;
 
 	lab_touch(&rq.top, true);
@@ -242,17 +215,20 @@ static __always_inline void rq_del(task_t *t)
 }
 
 /* Gaining ticks by a recalculation moves no task; losing the last ones does. */
-static __always_inline bool rq_misfiled(task_t *t)
+static __always_inline bool elsc_misfiled(linux24_task_t *old)
 {
-	return lab_glance(t->list) != elsc_list(t) || (elsc_expired(t) && !lab_glance(t->behind));
+	task_t *t = (task_t *)old;
+
+	return lab_glance(t->list) != elsc_list(old) ||
+	       (elsc_expired(old) && !lab_glance(t->behind));
 }
 
 /* A task that could go on is in the table like the others while the search lasts. */
-static __always_inline void rq_prev(task_t *prev, bool refilled)
+static __always_inline void elsc_previous(linux24_task_t *prev, bool refilled)
 {
-	if (prev->old.linked)
-		rq_del(prev);
-	elsc_add(prev, refilled);
+	if (prev->linked)
+		elsc_del(prev);
+	elsc_file(prev, refilled);
 }
 
 static __always_inline bool elsc_uniprocessor(void)
@@ -261,14 +237,14 @@ static __always_inline bool elsc_uniprocessor(void)
 }
 
 /* The best of the first tasks of a list. False: the loop budget ran out. */
-static __always_inline bool elsc_search(task_t *prev, s32 cpu, u64 mm, s32 list, task_t **best,
-					s32 *best_value)
+static __always_inline bool elsc_search(linux24_task_t *prev, s32 cpu, u64 mm, s32 list,
+					linux24_task_t **best, s32 *best_value)
 {
 	s32 value, left = lab_nr_online / 2 + 5;
 	bool ordinary = list < ELSC_REALTIME;
 	lab_list_t *l = elsc_at(list);
+	linux24_task_t *t;
 	lab_node_t *pos;
-	task_t *t;
 
 	lab_touch(l, false);
 	lab_list_for_each(pos, l) {
@@ -281,23 +257,23 @@ static __always_inline bool elsc_search(task_t *prev, s32 cpu, u64 mm, s32 list,
 			return true;
 		if (t == prev) {
 			left--;
-			if (prev->old.yielded)
+			if (prev->yielded)
 				continue;
 		} else {
 			if (!lab_allowed(&t->lab, cpu))
 				continue;
-			if (ordinary || lab_glance(t->old.takeable))
+			if (ordinary || lab_glance(t->takeable))
 				left--;
 			/* Still leaving another CPU. */
-			if (!lab_glance(t->old.takeable))
+			if (!lab_glance(t->takeable))
 				continue;
 		}
-		value = linux24_na_goodness(&t->old);
+		value = linux24_na_goodness(t);
 		if (ordinary) {
-			value += linux24_mm_bonus(&t->old, mm);
+			value += linux24_mm_bonus(t, mm);
 			if (!elsc_uniprocessor())
-				value += linux24_cpu_bonus(&t->old, cpu);
-			else if (linux24_mm_bonus(&t->old, mm)) {
+				value += linux24_cpu_bonus(t, cpu);
+			else if (linux24_mm_bonus(t, mm)) {
 				*best = t;
 				*best_value = value;
 				return true;
@@ -312,11 +288,11 @@ static __always_inline bool elsc_search(task_t *prev, s32 cpu, u64 mm, s32 list,
 }
 
 /* Whether a task without ticks may run here. */
-static __always_inline bool elsc_expired_here(task_t *prev, s32 cpu)
+static __always_inline bool elsc_expired_here(linux24_task_t *prev, s32 cpu)
 {
+	linux24_task_t *t;
 	lab_node_t *pos;
 	lab_list_t *l;
-	task_t *t;
 	s32 list;
 
 	for (list = rq.next_top; list >= 0 && can_loop; list--) {
@@ -333,8 +309,8 @@ static __always_inline bool elsc_expired_here(task_t *prev, s32 cpu)
 	return false;
 }
 
-static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalculated,
-				      task_t **best, s32 *value)
+static __always_inline bool elsc_choose(linux24_task_t *prev, s32 cpu, u64 mm, bool recalculated,
+					linux24_task_t **best, s32 *value)
 {
 	s32 list;
 
@@ -346,7 +322,8 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 			return false;
 		if (*best)
 			return true;
-		if (prev && prev->old.yielded && prev->list == list && !elsc_expired(prev)) {
+		if (prev && prev->yielded && ((task_t *)prev)->list == list &&
+		    !elsc_expired(prev)) {
 			/* A yielder that is alone in this list. */
 			*best = prev;
 			*value = -1;
@@ -361,7 +338,7 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 }
 
 /* The counters of all tasks of the system, without the lock. Those without ticks are where they belong already. */
-static __always_inline bool rq_recalculate(void)
+static __always_inline bool elsc_recalculate(void)
 {
 	bool moves = rq.top != ELSC_NONE;
 
@@ -373,11 +350,198 @@ static __always_inline bool rq_recalculate(void)
 	rq.top = elsc_ready_from(ELSC_LISTS - 1);
 	rq.next_top = elsc_expired_from(ELSC_LISTS - 1);
 	if (moves)
-		linux24_refile_all();
+		queue24_refile_all(sizeof(task_t), elsc_misfiled, elsc_del, elsc_add);
 	return true;
 }
 
-#include <lab/linux24_queue.h>
+static const struct queue24_hooks elsc_table = {
+	.keeps_running	= false,
+	.add		= elsc_add,
+	.del		= elsc_del,
+	.misfiled	= elsc_misfiled,
+	.previous	= elsc_previous,
+	.choose		= elsc_choose,
+	.recalculate	= elsc_recalculate,
+};
+
+/*
+ * CPUs that a higher class has taken.
+ */
+
+static __always_inline u64 elsc_nr_stranded(s32 cpu)
+{
+	return queue24_stranded(cpu) && lab_read(rq.nr);
+}
+
+static __always_inline bool elsc_rescue(u32 from, u32 to)
+{
+	return queue24_rescue(&rq.runqueue_lock, from, to);
+}
+
+LAB_RESCUE(elsc_nr_stranded, queue24_idle, elsc_rescue);
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+/* fork(): parent and child share the parent's remaining ticks. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(elsc_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
+	linux24_task_t *parent;
+
+	if (!t)
+		return -ENOMEM;
+	lab_note_higher(p);
+	parent = linux24_fork(&t->old, p, args, forker, base);
+	if (parent)
+		queue24_refile(&rq.runqueue_lock, &elsc_table, parent, false);
+	return 0;
+}
+
+/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
+s32 BPF_STRUCT_OPS(elsc_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_woken(&t->old, wake_flags);
+	return prev_cpu;
+}
+
+void BPF_STRUCT_OPS(elsc_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_enqueue(&rq.runqueue_lock, &elsc_table, &t->old, p, enq_flags, threshold, base);
+	else
+		lab_no_context(p);
+}
+
+void BPF_STRUCT_OPS(elsc_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_dequeue(&rq.runqueue_lock, &elsc_table, &t->old, deq_flags);
+}
+
+void BPF_STRUCT_OPS(elsc_dispatch, s32 cpu, struct task_struct *prev)
+{
+	queue24_schedule(&rq.runqueue_lock, &elsc_table, cpu, prev, charge, base);
+}
+
+void BPF_STRUCT_OPS(elsc_running, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_running(&t->old, p);
+	queue24_take_out(&rq.runqueue_lock, &elsc_table, &t->old);
+}
+
+void BPF_STRUCT_OPS(elsc_tick, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_tick(&t->old, p, charge);
+	queue24_refile(&rq.runqueue_lock, &elsc_table, &t->old, false);
+}
+
+/* sched_yield(): as in 2.3.99, whether a task waits or not. No lock is taken. */
+bool BPF_STRUCT_OPS(elsc_yield, struct task_struct *from, struct task_struct *to)
+{
+	task_t *t = task_of(from);
+
+	if (!t || to)
+		return false;
+	linux24_yield(&t->old, from);
+	return true;
+}
+
+void BPF_STRUCT_OPS(elsc_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_set_nice(&t->old, p);
+	queue24_refile(&rq.runqueue_lock, &elsc_table, &t->old, false);
+}
+
+void BPF_STRUCT_OPS(elsc_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(elsc_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
+void BPF_STRUCT_OPS(elsc_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_charge(&t->old, scx_bpf_now(), charge);
+}
+
+void BPF_STRUCT_OPS(elsc_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_quiescent(&rq.runqueue_lock, &elsc_table, &t->old, deq_flags);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(elsc_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		queue24_forget(&rq.runqueue_lock, &elsc_table, &t->old);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(elsc_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p), *parent;
+
+	if (!t)
+		return;
+	queue24_forget(&rq.runqueue_lock, &elsc_table, &t->old);
+	parent = task_parent(&t->old.parent);
+	/* Its place is corrected where it got them. */
+	if (linux24_collect(&t->old, (linux24_task_t *)parent))
+		lab_unaudited(queue24_refile(&rq.runqueue_lock, &elsc_table, &parent->old, true));
+	lab_task_free(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(elsc_init)
+{
+	int error = queue24_init(&rq.runqueue_lock, threshold);
+	s32 i;
+
+	if (error)
+		return error;
+	rq.top = ELSC_NONE;
+	rq.next_top = ELSC_NONE;
+	bpf_for(i, 0, ELSC_LISTS)
+		lab_list_init(elsc_at(i));
+	return 0;
+}
 
 void BPF_STRUCT_OPS(elsc_exit, struct scx_exit_info *ei)
 {
@@ -385,6 +549,21 @@ void BPF_STRUCT_OPS(elsc_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(elsc_ops,
-	       QUEUE24_OPS,
+	       .init_task		= (void *)elsc_init_task,
+	       .select_cpu		= (void *)elsc_select_cpu,
+	       .enqueue			= (void *)elsc_enqueue,
+	       .dequeue			= (void *)elsc_dequeue,
+	       .dispatch		= (void *)elsc_dispatch,
+	       .running			= (void *)elsc_running,
+	       .tick			= (void *)elsc_tick,
+	       .yield			= (void *)elsc_yield,
+	       .set_weight		= (void *)elsc_set_weight,
+	       .set_cpumask		= (void *)elsc_set_cpumask,
+	       .cpu_release		= (void *)elsc_cpu_release,
+	       .stopping		= (void *)elsc_stopping,
+	       .quiescent		= (void *)elsc_quiescent,
+	       .disable			= (void *)elsc_disable,
+	       .exit_task		= (void *)elsc_exit_task,
+	       .init			= (void *)elsc_init,
 	       .exit			= (void *)elsc_exit,
 	       .name			= "elsc");

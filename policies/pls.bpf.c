@@ -27,7 +27,7 @@
  *   where new ones go.
  */
 #include <lab/lab.bpf.h>
-#include <lab/linux24.h>
+#include <lab/linux24_queue.h>
 #include <lab/prio_array.h>
 
 char _license[] SEC("license") = "GPL";
@@ -76,13 +76,13 @@ struct pls_queue __arena_global rq;
 struct linux24_cpu __arena_global cpus[LAB_MAX_CPUS];
 
 /* The list in which a task belongs: running and yielding ones, too. */
-static __always_inline u32 pls_list(task_t *t)
+static __always_inline u32 pls_list(linux24_task_t *t)
 {
 	s32 goodness;
 
-	if (lab_realtime(lab_glance(t->old.policy)))
+	if (lab_realtime(lab_glance(t->policy)))
 		return PLS_REALTIME;
-	goodness = linux24_na_goodness(&t->old);
+	goodness = linux24_na_goodness(t);
 	return goodness > PLS_GOODNESS_MAX ? PLS_GOODNESS_MAX : goodness;
 }
 
@@ -92,80 +92,74 @@ static __always_inline u32 pls_level(u32 list)
 }
 
 /*
- * The functions that linux24_queue.h requires.
+ * The lists. Their lock is held.
  */
-
-#define RQ_KEEPS_RUNNING 1
-#define RQ_SORTED 1
-#define RQ_YIELD_GOES_LAST 0
-
-static __always_inline int rq_init(void)
-{
-	return lab_prio_init(&rq.levels, rq.lists, PLS_LISTS) ? 0 : -E2BIG;
-}
-
-static __always_inline int rq_new_task(void)
-{
-	return 0;
-}
-
-static __always_inline s64 rq_nr(void)
-{
-	return lab_read(rq.levels.nr);
-}
 
 static __always_inline void pls_file(task_t *t)
 {
-	t->list = pls_list(t);
+	t->list = pls_list(&t->old);
 	t->old.linked = true;
 }
 
-static __always_inline void rq_add(task_t *t)
+static __always_inline void pls_add(linux24_task_t *old)
 {
+	task_t *t = (task_t *)old;
+
 	pls_file(t);
 	lab_prio_add_head(&rq.levels, pls_level(t->list), &t->lab.node);
 }
 
-static __always_inline void rq_del(task_t *t)
+static __always_inline void pls_add_last(linux24_task_t *old)
 {
+	task_t *t = (task_t *)old;
+
+	pls_file(t);
+	lab_prio_add_tail(&rq.levels, pls_level(t->list), &t->lab.node);
+}
+
+static __always_inline void pls_del(linux24_task_t *old)
+{
+	task_t *t = (task_t *)old;
+
 	lab_prio_del(&rq.levels, pls_level(t->list), &t->lab.node);
 	t->old.linked = false;
 }
 
-static __always_inline bool rq_misfiled(task_t *t)
+static __always_inline bool pls_misfiled(linux24_task_t *old)
 {
-	return lab_glance(t->list) != pls_list(t);
+	task_t *t = (task_t *)old;
+
+	return lab_glance(t->list) != pls_list(old);
 }
 
-static __always_inline void rq_prev(task_t *prev, bool refilled)
+/* Its ticks may have changed; a real-time task whose quantum has ended goes behind its equals. */
+static __always_inline void pls_previous(linux24_task_t *prev, bool refilled)
 {
-	if (!prev->old.linked || !(refilled || rq_misfiled(prev)))
+	if (!prev->linked || !(refilled || pls_misfiled(prev)))
 		return;
-	rq_del(prev);
-	if (refilled) {
-		pls_file(prev);
-		lab_prio_add_tail(&rq.levels, pls_level(prev->list), &prev->lab.node);
-	} else {
-		rq_add(prev);
-	}
+	pls_del(prev);
+	if (refilled)
+		pls_add_last(prev);
+	else
+		pls_add(prev);
 }
 
 /* Whether a task waits that this CPU may run. */
-static __always_inline bool pls_schedulable(task_t *t, s32 cpu)
+static __always_inline bool pls_schedulable(linux24_task_t *t, s32 cpu)
 {
-	return lab_glance(t->old.takeable) && lab_allowed(&t->lab, cpu);
+	return lab_glance(t->takeable) && lab_allowed(&t->lab, cpu);
 }
 
 /*
  * Looks through the lists from the highest on down to @bottom, which rises with
  * the candidates. False: the loop budget ran out.
  */
-static __always_inline bool pls_search(task_t *prev, s32 cpu, s32 bottom, task_t **best,
-				       s32 *best_value)
+static __always_inline bool pls_search(linux24_task_t *prev, s32 cpu, s32 bottom,
+				       linux24_task_t **best, s32 *best_value)
 {
 	s32 level, list, value;
+	linux24_task_t *t;
 	lab_node_t *pos;
-	task_t *t;
 
 	level = lab_prio_first(&rq.levels);
 	while (level != LAB_PRIO_NONE && can_loop) {
@@ -173,15 +167,15 @@ static __always_inline bool pls_search(task_t *prev, s32 cpu, s32 bottom, task_t
 		if (list < bottom)
 			return true;
 		lab_list_for_each(pos, lab_prio_list(&rq.levels, level)) {
-			t = lab_entry(pos, struct pls_task, lab.node);
+			t = lab_entry(pos, struct linux24_task, lab.node);
 			if (t == prev)
 				continue;
 			examine(t);
 			if (!pls_schedulable(t, cpu))
 				continue;
-			value = linux24_na_goodness(&t->old);
+			value = linux24_na_goodness(t);
 			if (list != PLS_REALTIME)
-				value += linux24_cpu_bonus(&t->old, cpu);
+				value += linux24_cpu_bonus(t, cpu);
 			if (value > *best_value) {
 				*best = t;
 				*best_value = value;
@@ -203,20 +197,20 @@ static __always_inline bool pls_search(task_t *prev, s32 cpu, s32 bottom, task_t
 	return level == LAB_PRIO_NONE;
 }
 
-static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalculated,
-				      task_t **best, s32 *value)
+static __always_inline bool pls_choose(linux24_task_t *prev, s32 cpu, u64 mm, bool recalculated,
+				       linux24_task_t **best, s32 *value)
 {
 	s32 bottom = PLS_EXPIRED + 1;
+	linux24_task_t *t;
 	lab_node_t *pos;
-	task_t *t;
 
 	if (prev) {
 		examine(prev);
 		*best = prev;
-		if (prev->old.yielded) {
+		if (prev->yielded) {
 			*value = -1;
 		} else {
-			*value = linux24_na_goodness(&prev->old);
+			*value = linux24_na_goodness(prev);
 			if (*value)
 				bottom = pls_list(prev);
 			if (*value && bottom != PLS_REALTIME)
@@ -230,13 +224,13 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 
 	/* No task, or a yielder: does another task only lack ticks? */
 	lab_list_for_each(pos, &rq.lists[pls_level(PLS_EXPIRED)]) {
-		t = lab_entry(pos, struct pls_task, lab.node);
+		t = lab_entry(pos, struct linux24_task, lab.node);
 		if (t == prev)
 			continue;
 		consult(t);
 		if (pls_schedulable(t, cpu)) {
 			/* It has ticks where another CPU's recalculation has not moved it yet. */
-			*value = linux24_na_goodness(&t->old);
+			*value = linux24_na_goodness(t);
 			if (*value)
 				*best = t;
 			return true;
@@ -246,16 +240,196 @@ static __always_inline bool rq_choose(task_t *prev, s32 cpu, u64 mm, bool recalc
 }
 
 /* The counters of all tasks of the system without the lock, then the lists of the runnable ones. */
-static __always_inline bool rq_recalculate(void)
+static __always_inline bool pls_recalculate(void)
 {
 	lab_unlock(&rq.runqueue_lock);
 	if (!linux24_recalculate(sizeof(task_t), base) || !lab_lock(&rq.runqueue_lock))
 		return false;
-	linux24_refile_all();
+	queue24_refile_all(sizeof(task_t), pls_misfiled, pls_del, pls_add);
 	return true;
 }
 
-#include <lab/linux24_queue.h>
+static const struct queue24_hooks pls_lists = {
+	.keeps_running	= true,
+	.add		= pls_add,
+	.del		= pls_del,
+	.misfiled	= pls_misfiled,
+	.previous	= pls_previous,
+	.choose		= pls_choose,
+	.recalculate	= pls_recalculate,
+};
+
+/*
+ * CPUs that a higher class has taken.
+ */
+
+static __always_inline u64 pls_nr_stranded(s32 cpu)
+{
+	return queue24_stranded(cpu) && lab_read(rq.levels.nr);
+}
+
+static __always_inline bool pls_rescue(u32 from, u32 to)
+{
+	return queue24_rescue(&rq.runqueue_lock, from, to);
+}
+
+LAB_RESCUE(pls_nr_stranded, queue24_idle, pls_rescue);
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+/* fork(): parent and child share the parent's remaining ticks. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(pls_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
+	linux24_task_t *parent;
+
+	if (!t)
+		return -ENOMEM;
+	lab_note_higher(p);
+	parent = linux24_fork(&t->old, p, args, forker, base);
+	if (parent)
+		queue24_refile(&rq.runqueue_lock, &pls_lists, parent, false);
+	return 0;
+}
+
+/* Only the previous CPU: where a task goes is settled under the lock, in enqueue. */
+s32 BPF_STRUCT_OPS(pls_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_woken(&t->old, wake_flags);
+	return prev_cpu;
+}
+
+void BPF_STRUCT_OPS(pls_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_enqueue(&rq.runqueue_lock, &pls_lists, &t->old, p, enq_flags, threshold, base);
+	else
+		lab_no_context(p);
+}
+
+void BPF_STRUCT_OPS(pls_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_dequeue(&rq.runqueue_lock, &pls_lists, &t->old, deq_flags);
+}
+
+void BPF_STRUCT_OPS(pls_dispatch, s32 cpu, struct task_struct *prev)
+{
+	queue24_schedule(&rq.runqueue_lock, &pls_lists, cpu, prev, charge, base);
+}
+
+void BPF_STRUCT_OPS(pls_running, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_running(&t->old, p);
+}
+
+void BPF_STRUCT_OPS(pls_tick, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_tick(&t->old, p, charge);
+	queue24_refile(&rq.runqueue_lock, &pls_lists, &t->old, false);
+}
+
+/* sched_yield(): only if a task waits. No lock is taken. */
+bool BPF_STRUCT_OPS(pls_yield, struct task_struct *from, struct task_struct *to)
+{
+	task_t *t = task_of(from);
+
+	if (!t || to || !linux24_others_wait(lab_read(rq.levels.nr)))
+		return false;
+	linux24_yield(&t->old, from);
+	return true;
+}
+
+void BPF_STRUCT_OPS(pls_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	linux24_set_nice(&t->old, p);
+	queue24_refile(&rq.runqueue_lock, &pls_lists, &t->old, false);
+}
+
+void BPF_STRUCT_OPS(pls_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(pls_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
+void BPF_STRUCT_OPS(pls_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_charge(&t->old, scx_bpf_now(), charge);
+}
+
+void BPF_STRUCT_OPS(pls_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		queue24_quiescent(&rq.runqueue_lock, &pls_lists, &t->old, deq_flags);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(pls_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		queue24_forget(&rq.runqueue_lock, &pls_lists, &t->old);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(pls_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p), *parent;
+
+	if (!t)
+		return;
+	queue24_forget(&rq.runqueue_lock, &pls_lists, &t->old);
+	parent = task_parent(&t->old.parent);
+	/* Its place is corrected where it got them. */
+	if (linux24_collect(&t->old, (linux24_task_t *)parent))
+		lab_unaudited(queue24_refile(&rq.runqueue_lock, &pls_lists, &parent->old, true));
+	lab_task_free(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(pls_init)
+{
+	int error = queue24_init(&rq.runqueue_lock, threshold);
+
+	if (error)
+		return error;
+	return lab_prio_init(&rq.levels, rq.lists, PLS_LISTS) ? 0 : -E2BIG;
+}
 
 void BPF_STRUCT_OPS(pls_exit, struct scx_exit_info *ei)
 {
@@ -263,6 +437,21 @@ void BPF_STRUCT_OPS(pls_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(pls_ops,
-	       QUEUE24_OPS,
+	       .init_task		= (void *)pls_init_task,
+	       .select_cpu		= (void *)pls_select_cpu,
+	       .enqueue			= (void *)pls_enqueue,
+	       .dequeue			= (void *)pls_dequeue,
+	       .dispatch		= (void *)pls_dispatch,
+	       .running			= (void *)pls_running,
+	       .tick			= (void *)pls_tick,
+	       .yield			= (void *)pls_yield,
+	       .set_weight		= (void *)pls_set_weight,
+	       .set_cpumask		= (void *)pls_set_cpumask,
+	       .cpu_release		= (void *)pls_cpu_release,
+	       .stopping		= (void *)pls_stopping,
+	       .quiescent		= (void *)pls_quiescent,
+	       .disable			= (void *)pls_disable,
+	       .exit_task		= (void *)pls_exit_task,
+	       .init			= (void *)pls_init,
 	       .exit			= (void *)pls_exit,
 	       .name			= "pls");

@@ -36,6 +36,13 @@ static __always_inline __maybe_unused bool lab_kick_idle(struct task_struct *p)
 	return true;
 }
 
+/* ops.cpu_release: the task that lost the CPU goes back to ops.enqueue(). */
+static __always_inline void lab_cpu_release(void)
+{
+	if (!lab_keeps_place)
+		scx_bpf_reenqueue_local();
+}
+
 /* LAB_CPU_RELEASE(prefix) - defines PREFIX_cpu_release. */
 #define LAB_CPU_RELEASE(prefix)						\
 void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\

@@ -5,7 +5,7 @@
  *
  * what families of schedulers share:
  * <lab/linux24.h>, those that grew out of Linux 2.4;
- * <lab/linux24_queue.h>, the ops for one queue and one lock of some of them;
+ * <lab/linux24_queue.h>, what the ops of some of them do, with one queue and one lock;
  * <lab/mq.h>, the multi-queue scheduler, whose pools make three policies;
  * <lab/percpu.h>, those with a run queue and a lock for each CPU;
  * <lab/fair.h>, CFS and EEVDF; <lab/deadline.h>, BFS and MuQSS;

@@ -185,25 +185,6 @@ static __always_inline bool linux24_recalculate(u32 bytes, enum linux24_base bas
 	return true;
 }
 
-/*
- * Files those tasks of a queue again whose place depended on the ticks that they
- * had; with the hooks of linux24_queue.h.
- */
-#define linux24_refile_all()						\
-do {									\
-	u32 ___i, ___nr = lab_read(lab_tasks.nr);			\
-	task_t *___t;							\
-									\
-	bpf_for(___i, 0, ___nr) {					\
-		___t = task_at(___i);					\
-		/* All but those that came meanwhile have just been recalculated. */ \
-		if (lab_unaudited(lab_glance(___t->old.linked) && rq_misfiled(___t))) { \
-			rq_del(___t);					\
-			rq_add(___t);					\
-		}							\
-	}								\
-} while (0)
-
 /* Charges a running task up to now: a tick of the counter is 10 ms of running time. */
 static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
 {
@@ -379,9 +360,10 @@ static __always_inline void linux24_switch_to(cpu_t *c, s32 cpu, linux24_task_t 
 }
 
 /*
- * Ops, as far as they do not depend on the run queue.
+ * Functions for ops, as far as they do not depend on the run queue.
  */
 
+/* Reads the real task's attributes. */
 static __always_inline void linux24_refresh(linux24_task_t *t, struct task_struct *p)
 {
 	lab_task_refresh(&t->lab, p);
@@ -390,19 +372,11 @@ static __always_inline void linux24_refresh(linux24_task_t *t, struct task_struc
 	lab_post(t->rt_priority, p->rt_priority);
 }
 
-/* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
-s32 BPF_STRUCT_OPS(linux24_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+/* ops.select_cpu: what enqueue must know of a wakeup. */
+static __always_inline void linux24_woken(linux24_task_t *t, u64 wake_flags)
 {
-	linux24_task_t *t = (linux24_task_t *)lab_task_of(p);
-
-	if (t)
-		t->sync = wake_flags & SCX_WAKE_SYNC;
-	return prev_cpu;
+	t->sync = wake_flags & SCX_WAKE_SYNC;
 }
-
-LAB_SET_CPUMASK(linux24)
-
-LAB_CPU_RELEASE(linux24)
 
 /*
  * ops.dispatch, at its beginning: the context of the previous task in @prev, NULL
@@ -474,6 +448,45 @@ static __always_inline void linux24_tick(linux24_task_t *t, struct task_struct *
 		lab_write(c->marked, true);
 		scx_bpf_task_set_slice(p, 0);
 	}
+}
+
+/*
+ * ops.yield: whether a task waits, of @linked in the queues of all CPUs, which keep
+ * their running ones.
+ */
+static __always_inline bool linux24_others_wait(s64 linked)
+{
+	linux24_task_t *curr;
+	s32 cpu;
+	cpu_t *c;
+
+	for (cpu = 0; cpu < lab_nr_cpus && can_loop; cpu++) {
+		c = cpu_at(cpu);
+		lab_touch(&c->curr, false);
+		/* 2.4 counts the running tasks, and looks at none of them. */
+		curr = lab_glance(c->curr);
+		if (curr && lab_unaudited(lab_glance(curr->linked)))
+			linked--;
+	}
+	return linked > 0;
+}
+
+/* ops.yield: the CPU chooses again, and a task that is not a real-time one is the last choice. */
+static __always_inline void linux24_yield(linux24_task_t *t, struct task_struct *p)
+{
+	cpu_t *c;
+
+	if (!lab_realtime(t->policy))
+		t->yielded = true;
+	c = cpu_at(bpf_get_smp_processor_id());
+	lab_write(c->marked, true);
+	scx_bpf_task_set_slice(p, 0);
+}
+
+/* ops.set_weight */
+static __always_inline void linux24_set_nice(linux24_task_t *t, struct task_struct *p)
+{
+	lab_post(t->nice, p->static_prio - 120);
 }
 
 /*

@@ -10,6 +10,16 @@
  * Ops, in the order of a task's life.
  */
 
+/* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
+s32 BPF_STRUCT_OPS(mq_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_woken(&t->old, wake_flags);
+	return prev_cpu;
+}
+
 /* Real-time tasks of a pool wait in one list, whichever CPU of it they ran on. */
 LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place)
 {
@@ -385,6 +395,10 @@ void BPF_STRUCT_OPS(mq_set_weight, struct task_struct *p, u32 weight)
 	lab_post(t->old.nice, p->static_prio - 120);
 }
 
+LAB_SET_CPUMASK(mq)
+
+LAB_CPU_RELEASE(mq)
+
 /* fork(): parent and child share the parent's remaining ticks. */
 s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
@@ -497,7 +511,7 @@ static __always_inline s32 mq_init_queues(void)
 
 #define MQ_OPS(ops, title, initialize, finish)				\
 	SCX_OPS_DEFINE(ops,						\
-		       .select_cpu	= (void *)linux24_select_cpu,	\
+		       .select_cpu	= (void *)mq_select_cpu,	\
 		       .enqueue		= (void *)mq_enqueue,		\
 		       .dequeue		= (void *)mq_dequeue,		\
 		       .dispatch	= (void *)mq_dispatch,		\
@@ -507,8 +521,8 @@ static __always_inline s32 mq_init_queues(void)
 		       .quiescent	= (void *)mq_quiescent,		\
 		       .yield		= (void *)mq_yield,		\
 		       .set_weight	= (void *)mq_set_weight,	\
-		       .set_cpumask	= (void *)linux24_set_cpumask,	\
-		       .cpu_release	= (void *)linux24_cpu_release,	\
+		       .set_cpumask	= (void *)mq_set_cpumask,	\
+		       .cpu_release	= (void *)mq_cpu_release,	\
 		       .init_task	= (void *)mq_init_task,		\
 		       .exit_task	= (void *)mq_exit_task,		\
 		       .disable		= (void *)mq_disable,		\

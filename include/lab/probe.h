@@ -48,6 +48,7 @@ enum lab_probe {
  * one of the first four before; `schedlab sim --audit` ends a run where one does
  * not. What is without charge on purpose says so, with the reason beside it:
  *   lab_unaudited(expression)	the expression, as it is
+ *   lab_unaudited_set(lvalue, value)	an assignment
  *   lab_unaudited_block();	the rest of the block, behind its declarations
  */
 #ifdef __bpf__
@@ -81,6 +82,7 @@ static __always_inline void lab_count_max(u32 probe, u64 value)
 #define lab_recalculated(task)	((void)(task))
 #define lab_touch(pointer, write)	((void)(pointer))
 #define lab_unaudited(expression)	(expression)
+#define lab_unaudited_set(lvalue, value)	((void)((lvalue) = (value)))
 #define lab_unaudited_block()		((void)0)
 
 #else /* !__bpf__ */
@@ -113,6 +115,11 @@ static __always_inline void lab_count(u32 probe, u64 n)
 	lab_host_touch((pointer), sizeof(*(pointer)), (write))
 
 #define lab_unaudited(expression)	lab_host_unaudited(expression)
+#define lab_unaudited_set(lvalue, value)				\
+do {									\
+	lab_unaudited_block();						\
+	(lvalue) = (value);						\
+} while (0)
 #define lab_unaudited_block()		lab_host_unaudited_block()
 
 /* The number that a probe receives; not a field of the scheduler's. */

@@ -350,6 +350,12 @@ static __always_inline lab_task_t *lab_task_of(struct task_struct *p)
 	return ref->task;
 }
 
+/* ops.enqueue, for a task without a context, which no policy can queue: the policy ends. */
+static __always_inline void lab_no_context(struct task_struct *p)
+{
+	scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+}
+
 /*
  * lab_task_new - gives @p a context, zero but for what lab_task holds; called
  * in a sleepable ops.init_task(). NULL after an error.

@@ -321,7 +321,11 @@ fn a_probe_that_is_taken_out_is_missed() {
     let read = |path: &str| std::fs::read_to_string(repository().join(path)).unwrap();
     let probes: [(&str, &[&str], &str); 10] = [
         ("dss", &[], "\t\texamine(t);\n"),
-        ("dss", &["lab/linux24.h"], "\t\t\tconsult(curr);\n"),
+        (
+            "dss",
+            &["lab/linux24_queue.h", "lab/linux24.h"],
+            "\t\t\tconsult(curr);\n",
+        ),
         (
             "mq",
             &["lab/mq.h"],

@@ -81,7 +81,7 @@ static s32 goodness(s32 counter, s32 nice, bool same_cpu, bool same_mm)
 {
 	struct task_struct *p = task(counter, nice, same_cpu ? 0 : 1, same_mm ? M1 : M2);
 
-	return dss_goodness(ctx(p), 0, M1);
+	return dss_goodness(&ctx(p)->old, 0, M1);
 }
 
 static void t1_goodness(void)
@@ -96,12 +96,12 @@ static void t1_goodness(void)
 	EQUAL(goodness(0, -20, true, true), 0);
 	EQUAL(goodness(1, 19, false, false), 2);
 	EQUAL(goodness(21, -20, true, true), 77);
-	EQUAL(dss_goodness(ctx(task(5, 0, 1, M0)), 0, M1), 26);
-	EQUAL(dss_goodness(ctx(make_rt(task(5, 0, 0, M1), LAB_SCHED_FIFO, 1)), 0, M1), 1001);
-	EQUAL(dss_goodness(ctx(make_rt(task(0, 0, 1, M1), LAB_SCHED_RR, 99)), 0, M1), 1099);
+	EQUAL(dss_goodness(&ctx(task(5, 0, 1, M0))->old, 0, M1), 26);
+	EQUAL(dss_goodness(&ctx(make_rt(task(5, 0, 0, M1), LAB_SCHED_FIFO, 1))->old, 0, M1), 1001);
+	EQUAL(dss_goodness(&ctx(make_rt(task(0, 0, 1, M1), LAB_SCHED_RR, 99))->old, 0, M1), 1099);
 	p = task(6, 0, 0, M1);
 	ctx(p)->old.yielded = true;
-	EQUAL(dss_goodness(ctx(p), 0, M1), -1);
+	EQUAL(dss_goodness(&ctx(p)->old, 0, M1), -1);
 }
 
 static void t2_choice(void)
@@ -132,7 +132,7 @@ static void t3_tie(void)
 	p = running_on(0, 2, 0, M1);
 	need_resched(0);
 	CHECK(script_schedule(0) == p);
-	EQUAL(dss_goodness(ctx(p), 0, M1), dss_goodness(ctx(a), 0, M1));
+	EQUAL(dss_goodness(&ctx(p)->old, 0, M1), dss_goodness(&ctx(a)->old, 0, M1));
 }
 
 static void t3_tie_by_list(void)
@@ -250,7 +250,7 @@ static void t6_only_yielders(void)
 	x = waiting(6, 0, 0, M2);
 	script_yield(0);
 	/* X vanishes before the choice. */
-	queue24_unlink(ctx(x));
+	queue24_unlink(&dss_list, &ctx(x)->old);
 	CHECK(script_schedule(0) == p);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
 	EQUAL(ctx(p)->old.counter, 4);

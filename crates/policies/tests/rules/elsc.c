@@ -2,6 +2,7 @@
 /* The rules of docs/schedulers/elsc.md, one test a rule. `elsc NAME` runs one. */
 #define POLICY "../../../../policies/elsc.bpf.c"
 #define OPS elsc_ops
+#define HOOKS elsc_table
 #include "script.h"
 #include "queue24.h"
 #include "pinned.h"
@@ -36,7 +37,7 @@ static s32 filed(s32 counter, s32 nice)
 
 	EQUAL(counter ? rq.top : rq.next_top, list);
 	CHECK(counter ? is_first(p) : is_last(p));
-	queue24_unlink(ctx(p));
+	take(p);
 	return list;
 }
 
@@ -180,7 +181,7 @@ static void t5_uniprocessor(void)
 	list_10(1, &a, &b, &c);
 	/* Better than C, and behind it. */
 	d = task(23, P20, 0, M4);
-	rq_add(ctx(d));
+	elsc_add(&ctx(d)->old);
 	ctx(d)->old.takeable = true;
 	script_of(d)->in_custody = script_of(d)->runnable = true;
 	lab_list_del(elsc_at(10), &ctx(d)->lab.node);
@@ -226,7 +227,7 @@ static void t5_previous_task_on_one_cpu(void)
 	/* 18 + 20 + 15 + 1 against 19 + 20 + 15: a tie, the first one has it. */
 	CHECK(script_schedule(0) == p);
 	ctx(q)->old.counter = 20;
-	queue24_refile(ctx(q), true);
+	queue24_refile(&rq.runqueue_lock, &elsc_table, &ctx(q)->old, true);
 	need_resched(0);
 	CHECK(script_schedule(0) == q);
 	CHECK(ctx(p)->old.linked && ctx(p)->old.takeable);
@@ -487,7 +488,7 @@ static void charged_until_the_switch(s32 counter, u64 ran_ns, s32 list)
 	EQUAL(list_of(p), 10);
 	EQUAL(rq.next_top, 10);
 	EQUAL(rq.top, ELSC_NONE);
-	queue24_unlink(ctx(p));
+	take(p);
 }
 
 static void charged_after_the_search(void)

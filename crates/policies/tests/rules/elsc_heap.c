@@ -2,6 +2,7 @@
 /* The rules of docs/schedulers/elsc-heap.md, one test a rule. `elsc_heap NAME` runs one. */
 #define POLICY "../../../../policies/elsc-heap.bpf.c"
 #define OPS elsc_heap_ops
+#define HOOKS heap_hooks
 #include "script.h"
 #include "queue24.h"
 #include "pinned.h"
@@ -56,7 +57,7 @@ static void a_heap_for_each_cpu_and_address_space(void)
 	CHECK(ctx(c)->heap != ctx(a)->heap && ctx(c)->heap != ctx(d)->heap);
 	check_heaps();
 	/* One that has no tasks left is given back. */
-	queue24_unlink(ctx(d));
+	take(d);
 	EQUAL(rq.heaps.nr, 2);
 	check_heaps();
 }
@@ -201,7 +202,7 @@ static void t6_only_yielders(void)
 	p = running_on(0, 4, 0, M1);
 	x = waiting(6, 0, 0, M2);
 	script_yield(0);
-	queue24_unlink(ctx(x));
+	take(x);
 	CHECK(script_schedule(0) == p);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
 	CHECK(!ctx(p)->old.yielded);
@@ -312,7 +313,7 @@ static void room_for_all(void)
 	EQUAL(rq.heaps.nr, SCRIPT_TASKS - 1);
 	check_heaps();
 	for (i = 0; i < SCRIPT_TASKS - 1; i++)
-		queue24_unlink(ctx(&script.tasks[i]->p));
+		take(&script.tasks[i]->p);
 	check_heaps();
 	EQUAL(rq.heaps.nr, 0);
 	for (i = 0; i < HEAP_CHAINS; i++)
@@ -338,7 +339,7 @@ static void one_chain(void)
 		EQUAL(rq.heaps.nr, 4);
 		check_heaps();
 		for (j = 0; j < 4; j++) {
-			queue24_unlink(ctx(p[(i + 3 * j) % 4]));
+			take(p[(i + 3 * j) % 4]);
 			check_heaps();
 		}
 	}
@@ -366,12 +367,12 @@ static void one_chain_budget(void)
 	}
 	script.host.loop = steps;
 	steps_left = 2;
-	queue24_unlink(ctx(p[0]));
+	take(p[0]);
 	CHECK(script.error);
 	script.error = false;
 	EQUAL(rq.heaps.nr, 4);
 	steps_left = 3;
-	queue24_unlink(ctx(p[1]));
+	take(p[1]);
 	CHECK(!script.error);
 	EQUAL(rq.heaps.nr, 3);
 }

@@ -2,6 +2,7 @@
 /* The rules of docs/schedulers/pls.md, one test a rule. `pls NAME` runs one. */
 #define POLICY "../../../../policies/pls.bpf.c"
 #define OPS pls_ops
+#define HOOKS pls_lists
 #include "script.h"
 #include "queue24.h"
 #include "pinned.h"
@@ -175,7 +176,7 @@ static void t4_yielder_alone(void)
 	x = waiting(1, 19, 0, M2);
 	script_yield(0);
 	/* X vanishes before the choice. */
-	queue24_unlink(ctx(x));
+	take(x);
 	CHECK(script_schedule(0) == p);
 	EQUAL(script.probes[LAB_RECALCULATIONS], 0);
 	EQUAL(ctx(p)->old.counter, 10);

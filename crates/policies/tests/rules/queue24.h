@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Situations for the policies with the ops of <lab/linux24_queue.h>. Behind script.h. */
+/* Situations for the policies of <lab/linux24_queue.h>, whose hooks are HOOKS. Behind script.h. */
 #ifndef RULES_QUEUE24_H
 #define RULES_QUEUE24_H
 
@@ -34,7 +34,7 @@ static struct task_struct *make_rt(struct task_struct *p, u32 policy, u32 prio)
 /* It waits from now on, ahead of its equals. */
 static struct task_struct *put(struct task_struct *p)
 {
-	rq_add(ctx(p));
+	HOOKS.add(&ctx(p)->old);
 	script_of(p)->runnable = true;
 	p->scx.flags |= SCX_TASK_QUEUED;
 	ctx(p)->old.takeable = true;
@@ -45,6 +45,12 @@ static struct task_struct *put(struct task_struct *p)
 static struct task_struct *waiting(s32 counter, s32 nice, s32 last, u64 mm)
 {
 	return put(task(counter, nice, last, mm));
+}
+
+/* It leaves the queue. */
+static void take(struct task_struct *p)
+{
+	queue24_unlink(&HOOKS, &ctx(p)->old);
 }
 
 /* It runs from now on. */
@@ -60,8 +66,8 @@ static struct task_struct *run(struct task_struct *p, s32 cpu)
 	script.curr[cpu] = p;
 	script.cpu = cpu;
 	p->scx.slice = 1;
-	if (RQ_KEEPS_RUNNING)
-		rq_add(ctx(p));
+	if (HOOKS.keeps_running)
+		HOOKS.add(&ctx(p)->old);
 	OPS.running(p);
 	EQUAL(script.probes[LAB_PINNED_LOCAL], 0);
 	return p;
