@@ -493,7 +493,7 @@ void BPF_STRUCT_OPS(elsc_stopping, struct task_struct *p, bool runnable)
 	task_t *t = task_of(p);
 
 	if (t)
-		queue24_charge(&t->old, scx_bpf_now(), charge);
+		linux24_charge_runtime(&t->old, scx_bpf_now(), charge);
 }
 
 void BPF_STRUCT_OPS(elsc_quiescent, struct task_struct *p, u64 deq_flags)

@@ -24,20 +24,18 @@
  * - Memory does not follow a task to another node.
  */
 #include <lab/lab.bpf.h>
-#include <lab/linux24.h>
+#include <lab/mq.h>
 #include <lab/periodic.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
 
 /* Goodness by which a woken task must exceed the running one (0 to 1073741824). */
 const volatile u32 threshold = 1;
 
 /* The unit that uses up a tick of the counter: 10 ms of running time, or a timer tick. */
 const volatile enum linux24_charge charge = CHARGE_RUNTIME;
-
-#include <lab/mq.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
 
 enum mq_repairing { REPAIR_NONE, REPAIR_FIRST };
 
@@ -54,14 +52,10 @@ const volatile enum mq_repairing repair = REPAIR_NONE;
 #define POOL_TASKS_MIN		2
 #define POOL_PERCENT_MIN	25
 
-static __always_inline u32 mq_pool_of(s32 cpu)
+/* The pool of a CPU. */
+static __always_inline u32 pool_number(s32 cpu)
 {
 	return size ? cpu / size : __COMPAT_scx_bpf_cpu_node(cpu);
-}
-
-static __always_inline bool mq_repairs(void)
-{
-	return repair == REPAIR_FIRST;
 }
 
 /* Runnable tasks in the queues of a pool, and its longest and shortest queue. */
@@ -219,18 +213,179 @@ static void pool_balance(void)
 
 LAB_PERIODIC(pool_balancer, pool_balance, balance_ms * 1000000ull);
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init)
+/*
+ * Ops, in the order of a task's life.
+ */
+
+/* fork(): parent and child share the parent's remaining ticks. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(mq_pool_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
 {
-	int error = mq_init_queues();
+	struct task_struct *forker = bpf_get_current_task_btf();
+	u32 number = mq_number();
+	task_t *t = task_new(p);
+
+	if (!t)
+		return -ENOMEM;
+	lab_note_higher(p);
+	mq_fork(t, p, args, forker, number);
+	return 0;
+}
+
+/* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
+s32 BPF_STRUCT_OPS(mq_pool_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		linux24_woken(&t->old, wake_flags);
+	return prev_cpu;
+}
+
+void BPF_STRUCT_OPS(mq_pool_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		mq_queue(t, p, enq_flags, threshold);
+	else
+		lab_no_context(p);
+}
+
+void BPF_STRUCT_OPS(mq_pool_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		mq_take_away(t, deq_flags);
+}
+
+void BPF_STRUCT_OPS(mq_pool_dispatch, s32 cpu, struct task_struct *prev)
+{
+	mq_schedule(cpu, prev, charge, repair == REPAIR_FIRST);
+}
+
+void BPF_STRUCT_OPS(mq_pool_running, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		mq_run(t, p);
+}
+
+void BPF_STRUCT_OPS(mq_pool_tick, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		mq_use_tick(t, p, charge);
+}
+
+/* sched_yield(): only if a task waits in the pool. */
+bool BPF_STRUCT_OPS(mq_pool_yield, struct task_struct *from, struct task_struct *to)
+{
+	task_t *t = task_of(from);
+
+	if (!t || to || !mq_others_wait())
+		return false;
+	linux24_yield(&t->old, from);
+	return true;
+}
+
+/* Nice levels change without any queueing. */
+void BPF_STRUCT_OPS(mq_pool_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	mq_catch_up(t, mq_number());
+	linux24_set_nice(&t->old, p);
+}
+
+void BPF_STRUCT_OPS(mq_pool_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(mq_pool_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
+void BPF_STRUCT_OPS(mq_pool_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	mq_catch_up(t, mq_number());
+	linux24_charge_runtime(&t->old, scx_bpf_now(), charge);
+}
+
+void BPF_STRUCT_OPS(mq_pool_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		mq_block(t, deq_flags);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(mq_pool_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		mq_forget(t);
+}
+
+/* exit(): what is left of the ticks goes back to the task that forked it. */
+void BPF_STRUCT_OPS(mq_pool_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	mq_forget(t);
+	mq_collect(t);
+	lab_task_free(p);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(mq_pool_init)
+{
+	int error = mq_init_queues(threshold, pool_number);
 
 	if (error || !balance_ms)
 		return error;
 	return pool_balancer_start();
 }
 
-void BPF_STRUCT_OPS(mq_exit, struct scx_exit_info *ei)
+void BPF_STRUCT_OPS(mq_pool_exit, struct scx_exit_info *ei)
 {
 	UEI_RECORD(uei, ei);
 }
 
-MQ_OPS(mq_pool_ops, "mq_pool", mq_init, mq_exit);
+SCX_OPS_DEFINE(mq_pool_ops,
+	       .init_task		= (void *)mq_pool_init_task,
+	       .select_cpu		= (void *)mq_pool_select_cpu,
+	       .enqueue			= (void *)mq_pool_enqueue,
+	       .dequeue			= (void *)mq_pool_dequeue,
+	       .dispatch		= (void *)mq_pool_dispatch,
+	       .running			= (void *)mq_pool_running,
+	       .tick			= (void *)mq_pool_tick,
+	       .yield			= (void *)mq_pool_yield,
+	       .set_weight		= (void *)mq_pool_set_weight,
+	       .set_cpumask		= (void *)mq_pool_set_cpumask,
+	       .cpu_release		= (void *)mq_pool_cpu_release,
+	       .stopping		= (void *)mq_pool_stopping,
+	       .quiescent		= (void *)mq_pool_quiescent,
+	       .disable			= (void *)mq_pool_disable,
+	       .exit_task		= (void *)mq_pool_exit_task,
+	       .init			= (void *)mq_pool_init,
+	       .exit			= (void *)mq_pool_exit,
+	       .name			= "mq_pool");

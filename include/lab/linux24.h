@@ -202,6 +202,14 @@ static __always_inline void linux24_charge(linux24_task_t *t, u64 now)
 	lab_post(t->counter, ticks < counter ? counter - ticks : 0);
 }
 
+/* The same, unless ticks of the timer use up the counter. */
+static __always_inline void linux24_charge_runtime(linux24_task_t *t, u64 now,
+						   enum linux24_charge charge)
+{
+	if (charge == CHARGE_RUNTIME)
+		linux24_charge(t, now);
+}
+
 /*
  * Goodness.
  */

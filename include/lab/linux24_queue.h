@@ -71,12 +71,6 @@ static __always_inline bool queue24_rescue(lab_lock_t *runqueue_lock, u32 from, 
  * Into the queue and out of it.
  */
 
-static __always_inline void queue24_charge(linux24_task_t *t, u64 now, enum linux24_charge charge)
-{
-	if (charge == CHARGE_RUNTIME)
-		linux24_charge(t, now);
-}
-
 static __always_inline bool queue24_misfiled(const struct queue24_hooks *hooks, linux24_task_t *t)
 {
 	return hooks->misfiled && hooks->misfiled(t);
@@ -244,7 +238,7 @@ static __always_inline void queue24_schedule(lab_lock_t *runqueue_lock,
 	if (!linux24_previous(c, prev_p, &prev))
 		return;
 	if (prev)
-		queue24_charge(prev, now, charge);
+		linux24_charge_runtime(prev, now, charge);
 	if (!lab_lock_irqsave(runqueue_lock, flags))
 		return;
 	lab_touch(&c->curr, true);

@@ -5,9 +5,8 @@
  * queues of the pool have published. The policies differ only in the pool size:
  * all CPUs (mq), one CPU (mq-local), or any number (mq-pool).
  *
- * A policy includes this behind <lab/linux24.h> and its options `threshold` and
- * `charge`, defines the two functions that are declared first here, and makes
- * its ops table by MQ_OPS().
+ * A policy includes this, says which CPU belongs to which pool, and calls these
+ * functions in its ops with its options.
  *
  * Locks: the own queue first, then the lock of the pool's real-time tasks; another
  * CPU's queue only by try-lock, so there is no order among queues.
@@ -19,11 +18,7 @@
 #ifndef LAB_MQ_H
 #define LAB_MQ_H
 
-/* The policy's: to which pool a CPU belongs, less than LAB_MAX_CPUS. */
-static __always_inline u32 mq_pool_of(s32 cpu);
-
-/* The policy's: whether a queue that was robbed publishes the next best that comes along. */
-static __always_inline bool mq_repairs(void);
+#include "linux24.h"
 
 /* Published by a queue without a waiting task; by an idle CPU. */
 #define MQ_NOTHING		LINUX24_IDLE_GOODNESS
@@ -377,7 +372,8 @@ static __always_inline void mq_move(task_t *t, s32 to, u32 number)
  * has the bonus of an affine one, which the other lacks, but on its last CPU.
  * @at becomes LAB_MAX_CPUS if no CPU has it.
  */
-static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, s64 *key, u32 *at)
+static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, u32 threshold,
+					  s64 *key, u32 *at)
 {
 	s32 last = lab_glance(t->lab.cpu), cpu, target = -1;
 	s64 after = *key, lowest = 0, of;
@@ -419,7 +415,7 @@ static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, s64 
  * The task waits, linked in the queue of @own or not; the lock of that queue
  * is held. True: it is now in the queue of another CPU.
  */
-LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
+LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number, u32 threshold)
 {
 	cpu_t *c = cpu_at(own);
 	linux24_task_t *curr;
@@ -436,7 +432,7 @@ LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number)
 	}
 	na = mq_na(t);
 	bpf_repeat(LAB_MAX_CPUS) {
-		target = mq_next_target(t, na, false, &key, &at);
+		target = mq_next_target(t, na, false, threshold, &key, &at);
 		if (target < 0)
 			break;
 		c = cpu_at(target);
@@ -574,8 +570,11 @@ LAB_PART int mq_local(s32 cpu, task_t *prev LAB_ARENA_ARG, u32 number)
 	return lab_list_ended(pos, &q->list);
 }
 
-/* A task of another queue comes to this one, under that queue's lock, if what it published holds. */
-LAB_PART int mq_steal(s32 cpu, s32 from, s32 value, u32 number)
+/*
+ * A task of another queue comes to this one, under that queue's lock, if what it
+ * published holds. @repairs: then that queue publishes the next best that comes along.
+ */
+LAB_PART int mq_steal(s32 cpu, s32 from, s32 value, u32 number, bool repairs)
 {
 	queue_t *q = queue_at(from);
 	bool stolen = false;
@@ -594,7 +593,7 @@ LAB_PART int mq_steal(s32 cpu, s32 from, s32 value, u32 number)
 			mq_move(t, cpu, number);
 			choice_at(cpu)->stolen = t;
 			stolen = true;
-			if (mq_repairs())
+			if (repairs)
 				mq_repair(q, number);
 		}
 	}
@@ -608,7 +607,7 @@ LAB_PART int mq_steal(s32 cpu, s32 from, s32 value, u32 number)
  * lost that task meanwhile, is not considered again. The task is in this
  * CPU's queue on return.
  */
-LAB_PART int mq_global(s32 cpu, s32 value, u32 number)
+LAB_PART int mq_global(s32 cpu, s32 value, u32 number, bool repairs)
 {
 	s32 below = 0x7fffffff, highest, na, other, from;
 	u32 i, at = ~0u, found;
@@ -643,7 +642,7 @@ LAB_PART int mq_global(s32 cpu, s32 value, u32 number)
 		}
 		if (from < 0)
 			return false;
-		if (mq_steal(cpu, from, value, number))
+		if (mq_steal(cpu, from, value, number, repairs))
 			return true;
 		below = highest;
 		at = found;

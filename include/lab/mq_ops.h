@@ -1,27 +1,89 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The ops of the multi-queue scheduler, which mq.h includes: wakeup, choice,
- * blocking, ticks, forks, exits and the start. What they do it with is there.
+ * Functions for the ops of the multi-queue scheduler, in the order of a task's life:
+ * the start, forks, wakeups, the choice, ticks, blocking and exits. <lab/mq.h>
+ * includes this after the queues that it uses.
  */
 #ifndef LAB_MQ_OPS_H
 #define LAB_MQ_OPS_H
 
-/*
- * Ops, in the order of a task's life.
- */
-
-/* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
-s32 BPF_STRUCT_OPS(mq_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+/* Puts the CPUs in the order of their pools; within one, numbers decide nothing. */
+static __always_inline void mq_init_pools(u32 (*number_of)(s32 cpu))
 {
-	task_t *t = task_of(p);
+	u32 number, i, at = 0;
+	pool_t *pool;
+	s32 cpu;
 
-	if (t)
-		linux24_woken(&t->old, wake_flags);
-	return prev_cpu;
+	/* First `end` counts a pool's CPUs, then those that have their place. */
+	bpf_for(cpu, 0, lab_nr_cpus) {
+		number = number_of(cpu);
+		pool_of[cpu & (LAB_MAX_CPUS - 1)] = number;
+		if (lab_cpu_online(cpu))
+			pool_at(number)->end++;
+	}
+	bpf_for(number, 0, LAB_MAX_CPUS) {
+		pool = pool_at(number);
+		pool->begin = at;
+		at += pool->end;
+		pool->end = pool->begin;
+	}
+	bpf_for(i, 0, lab_nr_online) {
+		cpu = lab_cpu_spread(i);
+		pool = pool_at(pool_of_cpu(cpu));
+		order[pool->end & (LAB_MAX_CPUS - 1)] = cpu;
+		pool->end++;
+	}
+}
+
+/*
+ * ops.init: 0 or a negative errno after an error. @number_of: the pool of a CPU, less
+ * than LAB_MAX_CPUS.
+ */
+static __always_inline s32 mq_init_queues(u32 threshold, u32 (*number_of)(s32 cpu))
+{
+	int error;
+	s32 cpu;
+
+	if (!lab_at_most(threshold, LAB_THRESHOLD_MAX))
+		return -EINVAL;
+	error = lab_init();
+	if (error)
+		return error;
+	linux24_init_cpus();
+	mq_init_pools(number_of);
+	bpf_for(cpu, 0, lab_nr_cpus) {
+		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
+		lab_list_init(&queue_at(cpu)->list);
+		queue_at(cpu)->published.max_na = MQ_NOTHING;
+		lab_lock_init(&pool_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
+		lab_list_init(&pool_at(cpu)->realtime);
+		cpu_at(cpu)->na = MQ_NOTHING;
+	}
+	return 0;
+}
+
+/*
+ * ops.init_task of a new context: parent and child share the parent's ticks. @number:
+ * recalculations before the context was made.
+ */
+static __always_inline void mq_fork(task_t *t, struct task_struct *p,
+				    struct scx_init_task_args *args, struct task_struct *forker,
+				    u32 number)
+{
+	task_t *parent;
+
+	t->number = number;
+	if (args->fork && forker && forker->pid) {
+		parent = task_of(forker);
+		if (parent)
+			mq_catch_up(parent, number);
+	}
+	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
+	t->home = t->lab.cpu;
 }
 
 /* Real-time tasks of a pool wait in one list, whichever CPU of it they ran on. */
-LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place)
+LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place, u32 threshold)
 {
 	u32 number = pool_of_cpu(t->lab.cpu), at = ~0u;
 	pool_t *pool = pool_at(number);
@@ -46,7 +108,7 @@ LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place)
 	/* Another CPU may have it by now. */
 	target = lab_glance(t->lab.cpu);
 	if (!lab_allowed(&t->lab, target) || lab_glance(cpu_at(target)->curr))
-		target = mq_next_target(t, mq_na(t), true, &key, &at);
+		target = mq_next_target(t, mq_na(t), true, threshold, &key, &at);
 	if (target >= 0) {
 		/* Its queue's lock is not held: it may be about to forget its mark. */
 		lab_write(cpu_at(target)->marked, true);
@@ -70,19 +132,15 @@ static __always_inline void mq_allowed_home(task_t *t)
 	}
 }
 
-void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
+/* ops.enqueue: into a queue; a CPU is found that should choose it. */
+static __always_inline void mq_queue(task_t *t, struct task_struct *p, u64 enq_flags,
+				     u32 threshold)
 {
 	s32 this_cpu = bpf_get_smp_processor_id(), cpu, home;
-	task_t *t = task_of(p);
+	u32 number = mq_number();
 	unsigned long flags;
 	bool sync, moved, realtime;
-	u32 number;
 
-	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
-		return;
-	}
-	number = mq_number();
 	mq_catch_up(t, number);
 	moved = t->old.policy != p->policy;
 	linux24_refresh(&t->old, p);
@@ -108,7 +166,7 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 	if (lab_glance(t->old.linked) && (moved || lab_glance(t->home) != home || (realtime && t->old.leaving)))
 		mq_detach(t);
 	if (realtime) {
-		mq_enqueue_realtime(t, !sync);
+		mq_enqueue_realtime(t, !sync, threshold);
 		return;
 	}
 	if (!lab_lock_irqsave(&queue_at(cpu)->lock, flags))
@@ -117,26 +175,23 @@ void BPF_STRUCT_OPS(mq_enqueue, struct task_struct *p, u64 enq_flags)
 		linux24_not_current(&t->old);
 	if (t->old.leaving)
 		mq_delete(t);
-	if (sync || !mq_place(t, cpu, number))
+	if (sync || !mq_place(t, cpu, number, threshold))
 		mq_add(t, cpu, number);
 	lab_unlock_irqrestore(&queue_at(cpu)->lock, flags);
 }
 
 /*
- * A waiting task is taken away: an attribute of it changes. It keeps its place
- * in the list and cannot be chosen until it is enqueued again.
+ * ops.dequeue: a waiting task is taken away, as an attribute of it changes. It
+ * keeps its place in the list and cannot be chosen until it is enqueued again.
  */
-void BPF_STRUCT_OPS(mq_dequeue, struct task_struct *p, u64 deq_flags)
+static __always_inline void mq_take_away(task_t *t, u64 deq_flags)
 {
-	task_t *t = task_of(p);
 	unsigned long flags;
 	lab_lock_t *lock;
 	bool done;
 	s32 home;
 
 	/* Tasks that dispatch has chosen come here too; they are no longer takeable. */
-	if (!t)
-		return;
 	do {
 		if (!lab_read(t->old.takeable))
 			return;
@@ -154,8 +209,9 @@ void BPF_STRUCT_OPS(mq_dequeue, struct task_struct *p, u64 deq_flags)
 	} while (!done && can_loop);
 }
 
-/* schedule() */
-void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
+/* ops.dispatch: schedule(). @repairs: whether a queue that was robbed publishes another task. */
+static __always_inline void mq_schedule(s32 cpu, struct task_struct *prev_p,
+					enum linux24_charge charge, bool repairs)
 {
 	cpu_t *c = cpu_at(cpu);
 	queue_t *q = queue_at(cpu);
@@ -175,8 +231,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	if (prev) {
 		mq_catch_up(prev, mq_number());
-		if (charge == CHARGE_RUNTIME)
-			linux24_charge(&prev->old, now);
+		linux24_charge_runtime(&prev->old, now, charge);
 		realtime = lab_realtime(prev->old.policy);
 	}
 	if (!lab_lock_irqsave(&q->lock, flags))
@@ -228,7 +283,7 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (!best) {
 			best = choice->best;
 			value = choice->value;
-			if (mq_global(cpu, value, number)) {
+			if (mq_global(cpu, value, number, repairs)) {
 				best = stolen = choice->stolen;
 				value = mq_na(best);
 			}
@@ -291,13 +346,11 @@ void BPF_STRUCT_OPS(mq_dispatch, s32 cpu, struct task_struct *prev_p)
 	lab_unlock_irqrestore(&q->lock, flags);
 }
 
-void BPF_STRUCT_OPS(mq_running, struct task_struct *p)
+/* ops.running */
+static __always_inline void mq_run(task_t *t, struct task_struct *p)
 {
 	cpu_t *c = cpu_at(bpf_get_smp_processor_id());
-	task_t *t = task_of(p);
 
-	if (!t)
-		return;
 	if (lab_glance(c->curr) != &t->old) {
 		/* It came by the local queue; it may still be linked where it blocked. */
 		if (lab_glance(t->old.linked))
@@ -308,62 +361,25 @@ void BPF_STRUCT_OPS(mq_running, struct task_struct *p)
 	linux24_running(&t->old, p);
 }
 
-void BPF_STRUCT_OPS(mq_stopping, struct task_struct *p, bool runnable)
+/* ops.tick */
+static __always_inline void mq_use_tick(task_t *t, struct task_struct *p,
+					enum linux24_charge charge)
 {
-	task_t *t = task_of(p);
-
-	if (!t)
-		return;
-	mq_catch_up(t, mq_number());
-	if (charge == CHARGE_RUNTIME)
-		linux24_charge(&t->old, scx_bpf_now());
-}
-
-void BPF_STRUCT_OPS(mq_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	s32 cpu = bpf_get_smp_processor_id();
-	queue_t *q = queue_at(cpu);
-	cpu_t *c = cpu_at(cpu);
-	task_t *t = task_of(p);
-	unsigned long flags;
-
-	if (!t || !linux24_blocks(&t->old, deq_flags))
-		return;
-	if (c->leaving) {
-		/* This CPU has run a task from its local queue since. */
-		if (!lab_lock_irqsave(&q->lock, flags))
-			return;
-		mq_delete_leaving(c, cpu);
-		lab_unlock_irqrestore(&q->lock, flags);
-	}
-	linux24_leaves(c, &t->old);
-}
-
-void BPF_STRUCT_OPS(mq_tick, struct task_struct *p)
-{
-	task_t *t = task_of(p);
-
-	if (!t)
-		return;
 	mq_catch_up(t, mq_number());
 	linux24_tick(&t->old, p, charge);
 	lab_write(cpu_at(bpf_get_smp_processor_id())->na, mq_na(t));
 }
 
-/* sched_yield(): only if a task waits in the pool. No lock is taken. */
-bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
+/* ops.yield: whether a task waits in the pool. No lock is taken. */
+static __always_inline bool mq_others_wait(void)
 {
-	s32 cpu = bpf_get_smp_processor_id(), waiting;
-	pool_t *pool = pool_at(pool_of_cpu(cpu));
-	task_t *t = task_of(from);
+	pool_t *pool = pool_at(pool_of_cpu(bpf_get_smp_processor_id()));
+	s32 waiting = lab_read(pool->realtime.nr);
 	linux24_task_t *curr;
 	queue_t *q;
 	cpu_t *c;
 	u32 i;
 
-	if (!t || to)
-		return false;
-	waiting = lab_read(pool->realtime.nr);
 	for (i = pool->begin; i < pool->end && can_loop; i++) {
 		q = queue_at(cpu_in_order(i));
 		c = cpu_at(cpu_in_order(i));
@@ -375,52 +391,30 @@ bool BPF_STRUCT_OPS(mq_yield, struct task_struct *from, struct task_struct *to)
 		if (curr && lab_unaudited(lab_glance(curr->linked)))
 			waiting--;
 	}
-	if (waiting <= 0)
-		return false;
-	if (!lab_realtime(t->old.policy))
-		t->old.yielded = true;
-	lab_write(cpu_at(cpu)->marked, true);
-	scx_bpf_task_set_slice(from, 0);
-	return true;
+	return waiting > 0;
 }
 
-/* Nice levels change without any queueing. */
-void BPF_STRUCT_OPS(mq_set_weight, struct task_struct *p, u32 weight)
+/* ops.quiescent: a task that blocks is unlinked by the next choice of its CPU. */
+static __always_inline void mq_block(task_t *t, u64 deq_flags)
 {
-	task_t *t = task_of(p);
+	s32 cpu = bpf_get_smp_processor_id();
+	queue_t *q = queue_at(cpu);
+	cpu_t *c = cpu_at(cpu);
+	unsigned long flags;
 
-	if (!t)
+	if (!linux24_blocks(&t->old, deq_flags))
 		return;
-	mq_catch_up(t, mq_number());
-	lab_post(t->old.nice, p->static_prio - 120);
-}
-
-LAB_SET_CPUMASK(mq)
-
-LAB_CPU_RELEASE(mq)
-
-/* fork(): parent and child share the parent's remaining ticks. */
-s32 BPF_STRUCT_OPS_SLEEPABLE(mq_init_task, struct task_struct *p,
-			     struct scx_init_task_args *args)
-{
-	struct task_struct *forker = bpf_get_current_task_btf();
-	u32 number = mq_number();
-	task_t *t = task_new(p), *parent;
-
-	if (!t)
-		return -ENOMEM;
-	t->number = number;
-	if (args->fork && forker && forker->pid) {
-		parent = task_of(forker);
-		if (parent)
-			mq_catch_up(parent, number);
+	if (c->leaving) {
+		/* This CPU has run a task from its local queue since. */
+		if (!lab_lock_irqsave(&q->lock, flags))
+			return;
+		mq_delete_leaving(c, cpu);
+		lab_unlock_irqrestore(&q->lock, flags);
 	}
-	lab_note_higher(p);
-	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
-	t->home = t->lab.cpu;
-	return 0;
+	linux24_leaves(c, &t->old);
 }
 
+/* ops.disable, ops.exit_task: the task is not ours any more. */
 static __always_inline void mq_forget(task_t *t)
 {
 	t->old.on_cpu = false;
@@ -428,106 +422,18 @@ static __always_inline void mq_forget(task_t *t)
 		mq_detach(t);
 }
 
-/* It leaves for a scheduling class that is not ours. */
-void BPF_STRUCT_OPS(mq_disable, struct task_struct *p)
+/* ops.exit_task: what is left of the ticks goes back to the task that forked it. */
+static __always_inline void mq_collect(task_t *t)
 {
-	task_t *t = task_of(p);
+	u32 number = mq_number();
+	task_t *parent;
 
-	lab_note_higher(p);
-	if (t)
-		mq_forget(t);
-}
-
-/* exit(): what is left of the ticks goes back to the task that forked it. */
-void BPF_STRUCT_OPS(mq_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
-{
-	task_t *t = task_of(p), *parent;
-	u32 number;
-
-	if (!t)
-		return;
-	mq_forget(t);
-	number = mq_number();
 	mq_catch_up(t, number);
 	parent = task_parent(&t->old.parent);
 	/* As linux24_collect(), where it is said why that costs nothing. */
 	if (parent)
 		lab_unaudited(mq_catch_up(parent, number));
 	linux24_collect(&t->old, (linux24_task_t *)parent);
-	lab_task_free(p);
 }
-
-/* Puts the CPUs in the order of their pools; within one, numbers decide nothing. */
-static __always_inline void mq_init_pools(void)
-{
-	u32 number, i, at = 0;
-	pool_t *pool;
-	s32 cpu;
-
-	/* First `end` counts a pool's CPUs, then those that have their place. */
-	bpf_for(cpu, 0, lab_nr_cpus) {
-		number = mq_pool_of(cpu);
-		pool_of[cpu & (LAB_MAX_CPUS - 1)] = number;
-		if (lab_cpu_online(cpu))
-			pool_at(number)->end++;
-	}
-	bpf_for(number, 0, LAB_MAX_CPUS) {
-		pool = pool_at(number);
-		pool->begin = at;
-		at += pool->end;
-		pool->end = pool->begin;
-	}
-	bpf_for(i, 0, lab_nr_online) {
-		cpu = lab_cpu_spread(i);
-		pool = pool_at(pool_of_cpu(cpu));
-		order[pool->end & (LAB_MAX_CPUS - 1)] = cpu;
-		pool->end++;
-	}
-}
-
-/* The policy's ops.init() calls it; 0 or a negative errno after an error. */
-static __always_inline s32 mq_init_queues(void)
-{
-	int error;
-	s32 cpu;
-
-	if (!lab_at_most(threshold, LAB_THRESHOLD_MAX))
-		return -EINVAL;
-	error = lab_init();
-	if (error)
-		return error;
-	linux24_init_cpus();
-	mq_init_pools();
-	bpf_for(cpu, 0, lab_nr_cpus) {
-		lab_lock_init(&queue_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
-		lab_list_init(&queue_at(cpu)->list);
-		queue_at(cpu)->published.max_na = MQ_NOTHING;
-		lab_lock_init(&pool_at(cpu)->lock, LAB_LOCK_CLASS_RUN_QUEUE);
-		lab_list_init(&pool_at(cpu)->realtime);
-		cpu_at(cpu)->na = MQ_NOTHING;
-	}
-	return 0;
-}
-
-#define MQ_OPS(ops, title, initialize, finish)				\
-	SCX_OPS_DEFINE(ops,						\
-		       .select_cpu	= (void *)mq_select_cpu,	\
-		       .enqueue		= (void *)mq_enqueue,		\
-		       .dequeue		= (void *)mq_dequeue,		\
-		       .dispatch	= (void *)mq_dispatch,		\
-		       .tick		= (void *)mq_tick,		\
-		       .running		= (void *)mq_running,		\
-		       .stopping	= (void *)mq_stopping,		\
-		       .quiescent	= (void *)mq_quiescent,		\
-		       .yield		= (void *)mq_yield,		\
-		       .set_weight	= (void *)mq_set_weight,	\
-		       .set_cpumask	= (void *)mq_set_cpumask,	\
-		       .cpu_release	= (void *)mq_cpu_release,	\
-		       .init_task	= (void *)mq_init_task,		\
-		       .exit_task	= (void *)mq_exit_task,		\
-		       .disable		= (void *)mq_disable,		\
-		       .init		= (void *)initialize,		\
-		       .exit		= (void *)finish,		\
-		       .name		= title)
 
 #endif /* LAB_MQ_OPS_H */
