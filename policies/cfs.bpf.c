@@ -63,6 +63,9 @@ const volatile bool child_runs_first = false;
 /* Least turn of the idle policy beside others; the same on any number of CPUs, and no option of Linux's. */
 #define CFS_IDLE_MIN_GRANULARITY_NS	750000
 
+/* A CPU that becomes idle, and is for less each time, takes nothing: up to Linux 5.15. */
+#define CFS_NEWIDLE_NS			FAIR_MIGRATION_COST_NS
+
 /* The times on this machine, in ns. */
 static u64 cfs_latency, cfs_min_granularity, cfs_wakeup_granularity;
 
@@ -132,10 +135,10 @@ static __always_inline s32 cfs_ahead(s64 curr_v, s64 v, u64 weight)
 }
 
 /*
- * Hooks of <lab/fair.h>.
+ * The hooks of <lab/fair.h>. The queue's lock is held.
  */
 
-static __always_inline s64 fair_key(task_t *t)
+static __always_inline s64 cfs_key(task_t *t)
 {
 	return t->vruntime;
 }
@@ -146,7 +149,7 @@ static __always_inline bool cfs_yields(task_t *t, u64 nr, u64 load)
 	return t->policy == LAB_SCHED_IDLE && !cfs_all_idle(nr, load);
 }
 
-static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
+static __always_inline void cfs_place(rq_t *rq, task_t *t, u64 now)
 {
 	u64 others = fair_load(rq), nr, slice;
 
@@ -182,15 +185,12 @@ static __always_inline void cfs_forget_hints(rq_t *rq, task_t *t)
 		rq->skip = NULL;
 }
 
-static __always_inline void fair_leave(rq_t *rq, task_t *t, u64 now)
+static __always_inline void cfs_leave(rq_t *rq, task_t *t, u64 now)
 {
 	cfs_forget_hints(rq, t);
 }
 
-static __always_inline void fair_clock_moved(rq_t *rq, s64 by) { }
-static __always_inline void fair_counted(rq_t *rq, task_t *t, s64 sign) { }
-
-static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 now)
+static __always_inline bool cfs_preempts(rq_t *rq, task_t *t, bool fresh, u64 now)
 {
 	task_t *curr = rq->curr;
 
@@ -229,7 +229,7 @@ static __always_inline bool cfs_hint(rq_t *rq, task_t *hint, task_t *prev, task_
 	return cfs_ahead(hint->vruntime, left->vruntime, left->weight) < 1;
 }
 
-static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
+static __always_inline task_t *cfs_pick(rq_t *rq, task_t *prev)
 {
 	task_t *left = NULL, *second = NULL, *chosen;
 	lab_rb_node_t *first = rq->tree.first, *next;
@@ -274,12 +274,12 @@ static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
 	return chosen;
 }
 
-static __always_inline void fair_begin(rq_t *rq, task_t *t)
+static __always_inline void cfs_begin(rq_t *rq, task_t *t)
 {
 	cfs_forget_hints(rq, t);
 }
 
-static __always_inline bool fair_turn_ends(rq_t *rq, task_t *t)
+static __always_inline bool cfs_turn_ends(rq_t *rq, task_t *t)
 {
 	u64 slice, nr, load;
 	s64 lead;
@@ -298,6 +298,88 @@ static __always_inline bool fair_turn_ends(rq_t *rq, task_t *t)
 	lab_touch(rq->tree.first, false);
 	lead = (u64)t->vruntime - (u64)rq->tree.first->key;
 	return lead > (s64)slice;
+}
+
+static const struct fair_hooks fair_hooks = {
+	.key		= cfs_key,
+	.place		= cfs_place,
+	.leave		= cfs_leave,
+	.clock_moved	= NULL,
+	.counted	= NULL,
+	.preempts	= cfs_preempts,
+	.pick		= cfs_pick,
+	.begin		= cfs_begin,
+	.turn_ends	= cfs_turn_ends,
+};
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(cfs_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
+
+	if (!t)
+		return -ENOMEM;
+	lab_note_higher(p);
+	fair_fork(t, p, args, forker);
+	return 0;
+}
+
+s32 BPF_STRUCT_OPS(cfs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	return t ? fair_select_cpu(p, t, prev_cpu, wake_flags) : prev_cpu;
+}
+
+void BPF_STRUCT_OPS(cfs_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_enqueue(t, p, now);
+	else
+		lab_no_context(p);
+}
+
+/*
+ * A waiting task is taken away, or an attribute of it changes; then it is enqueued
+ * again. Tasks that dispatch has chosen come here too; they are no longer in the queue.
+ */
+void BPF_STRUCT_OPS(cfs_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_remove(t);
+}
+
+void BPF_STRUCT_OPS(cfs_dispatch, s32 cpu, struct task_struct *prev)
+{
+	fair_dispatch(cpu, prev, CFS_NEWIDLE_NS);
+}
+
+void BPF_STRUCT_OPS(cfs_running, struct task_struct *p)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_running(t, now);
+}
+
+void BPF_STRUCT_OPS(cfs_tick, struct task_struct *p)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_tick(t, p, now);
 }
 
 /* sched_yield(): the others first, if that is fair; nothing is taken from the task. */
@@ -321,6 +403,64 @@ bool BPF_STRUCT_OPS(cfs_yield, struct task_struct *from, struct task_struct *to)
 	return waits;
 }
 
+void BPF_STRUCT_OPS(cfs_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_set_weight(t, p);
+}
+
+void BPF_STRUCT_OPS(cfs_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(cfs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
+void BPF_STRUCT_OPS(cfs_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_charge(t, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(cfs_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_quiescent(t, deq_flags, now);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(cfs_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		fair_forget(t);
+}
+
+void BPF_STRUCT_OPS(cfs_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	fair_forget(t);
+	lab_task_free(p);
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(cfs_init)
 {
 	int error;
@@ -341,8 +481,22 @@ void BPF_STRUCT_OPS(cfs_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(cfs_ops,
-	       FAIR_OPS,
+	       .init_task		= (void *)cfs_init_task,
+	       .select_cpu		= (void *)cfs_select_cpu,
+	       .enqueue			= (void *)cfs_enqueue,
+	       .dequeue			= (void *)cfs_dequeue,
+	       .dispatch		= (void *)cfs_dispatch,
+	       .running			= (void *)cfs_running,
+	       .tick			= (void *)cfs_tick,
 	       .yield			= (void *)cfs_yield,
+	       .set_weight		= (void *)cfs_set_weight,
+	       .set_cpumask		= (void *)cfs_set_cpumask,
+	       .cpu_release		= (void *)cfs_cpu_release,
+	       .stopping		= (void *)cfs_stopping,
+	       .quiescent		= (void *)cfs_quiescent,
+	       .disable			= (void *)cfs_disable,
+	       .exit_task		= (void *)cfs_exit_task,
 	       .init			= (void *)cfs_init,
 	       .exit			= (void *)cfs_exit,
+	       .flags			= SCX_OPS_ENQ_LAST,
 	       .name			= "cfs");

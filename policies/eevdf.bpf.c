@@ -26,13 +26,6 @@
  * - Placement, load, balancing and the moments around a context switch as in cfs.
  */
 #include <lab/lab.bpf.h>
-
-/*
- * A CPU that becomes idle looks for a task however short it is idle, as -s kernel does:
- * since Linux 5.16 it compares that with the measured cost of looking, some microseconds.
- */
-#define FAIR_NEWIDLE_NS 0
-
 #include <lab/fair.h>
 
 char _license[] SEC("license") = "GPL";
@@ -53,6 +46,12 @@ const volatile bool preempt_short = true;
 
 /* Timer tick that bounds the lag of sleepers, in µs (0 to 1000000). */
 const volatile u64 tick_us = 4000;
+
+/*
+ * A CPU that becomes idle looks for a task however short it is idle, as -s kernel does:
+ * since Linux 5.16 it compares that with the measured cost of looking, some microseconds.
+ */
+#define EEVDF_NEWIDLE_NS	0
 
 /* The usual request on this machine, in ns. */
 static u64 eevdf_slice;
@@ -125,7 +124,7 @@ static __always_inline bool eevdf_renew(task_t *t)
  * Returns the next task: the eligible one with the earliest deadline, @prev
  * among them if it is not NULL; it is the current task, at @prev_v.
  */
-static __always_inline task_t *eevdf_pick(rq_t *rq, task_t *prev, s64 prev_v, u64 now)
+static __always_inline task_t *eevdf_earliest(rq_t *rq, task_t *prev, s64 prev_v, u64 now)
 {
 	s64 avg = eevdf_average(rq, now);
 	bool eligible = false;
@@ -154,15 +153,15 @@ static __always_inline task_t *eevdf_pick(rq_t *rq, task_t *prev, s64 prev_v, u6
 }
 
 /*
- * Hooks of <lab/fair.h>.
+ * The hooks of <lab/fair.h>. The queue's lock is held.
  */
 
-static __always_inline s64 fair_key(task_t *t)
+static __always_inline s64 eevdf_key(task_t *t)
 {
 	return t->deadline;
 }
 
-static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
+static __always_inline void eevdf_place(rq_t *rq, task_t *t, u64 now)
 {
 	u64 request = eevdf_request(t), length = request;
 
@@ -181,24 +180,24 @@ static __always_inline void fair_place(rq_t *rq, task_t *t, u64 now)
 	t->home = rq->cpu;
 }
 
-static __always_inline void fair_leave(rq_t *rq, task_t *t, u64 now)
+static __always_inline void eevdf_leave(rq_t *rq, task_t *t, u64 now)
 {
 	s64 lag = (u64)eevdf_average(rq, now) - (u64)t->vruntime;
 
 	t->lag = eevdf_clamp(lag, eevdf_request(t), t->weight);
 }
 
-static __always_inline void fair_clock_moved(rq_t *rq, s64 by)
+static __always_inline void eevdf_clock_moved(rq_t *rq, s64 by)
 {
 	rq->sum -= by * (s64)rq->load;
 }
 
-static __always_inline void fair_counted(rq_t *rq, task_t *t, s64 sign)
+static __always_inline void eevdf_counted(rq_t *rq, task_t *t, s64 sign)
 {
 	rq->sum += sign * (s64)((u64)t->vruntime - (u64)rq->min_v) * (s64)t->weight;
 }
 
-static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 now)
+static __always_inline bool eevdf_preempts(rq_t *rq, task_t *t, bool fresh, u64 now)
 {
 	task_t *curr = rq->curr;
 	s64 curr_v = fair_curr_v(rq, now);
@@ -214,10 +213,10 @@ static __always_inline bool fair_preempts(rq_t *rq, task_t *t, bool fresh, u64 n
 		curr->protected = curr->deadline + 1;
 		return true;
 	}
-	return eevdf_pick(rq, curr, curr_v, now) == t;
+	return eevdf_earliest(rq, curr, curr_v, now) == t;
 }
 
-static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
+static __always_inline task_t *eevdf_pick(rq_t *rq, task_t *prev)
 {
 	task_t *t;
 	u64 now = 0;
@@ -228,20 +227,102 @@ static __always_inline task_t *fair_pick(rq_t *rq, task_t *prev)
 		now = prev->started_ns;
 		v = prev->vruntime;
 	}
-	t = eevdf_pick(rq, prev, v, now);
+	t = eevdf_earliest(rq, prev, v, now);
 	if (t && t == prev)
 		t->protected = t->deadline;
 	return t;
 }
 
-static __always_inline void fair_begin(rq_t *rq, task_t *t)
+static __always_inline void eevdf_begin(rq_t *rq, task_t *t)
 {
 	t->protected = t->deadline;
 }
 
-static __always_inline bool fair_turn_ends(rq_t *rq, task_t *t)
+static __always_inline bool eevdf_turn_ends(rq_t *rq, task_t *t)
 {
 	return eevdf_renew(t) && rq->nr;
+}
+
+static const struct fair_hooks fair_hooks = {
+	.key		= eevdf_key,
+	.place		= eevdf_place,
+	.leave		= eevdf_leave,
+	.clock_moved	= eevdf_clock_moved,
+	.counted	= eevdf_counted,
+	.preempts	= eevdf_preempts,
+	.pick		= eevdf_pick,
+	.begin		= eevdf_begin,
+	.turn_ends	= eevdf_turn_ends,
+};
+
+/*
+ * Ops, in the order of a task's life.
+ */
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(eevdf_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
+
+	if (!t)
+		return -ENOMEM;
+	lab_note_higher(p);
+	fair_fork(t, p, args, forker);
+	return 0;
+}
+
+s32 BPF_STRUCT_OPS(eevdf_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	task_t *t = task_of(p);
+
+	return t ? fair_select_cpu(p, t, prev_cpu, wake_flags) : prev_cpu;
+}
+
+void BPF_STRUCT_OPS(eevdf_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_enqueue(t, p, now);
+	else
+		lab_no_context(p);
+}
+
+/*
+ * A waiting task is taken away, or an attribute of it changes; then it is enqueued
+ * again. Tasks that dispatch has chosen come here too; they are no longer in the queue.
+ */
+void BPF_STRUCT_OPS(eevdf_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_remove(t);
+}
+
+void BPF_STRUCT_OPS(eevdf_dispatch, s32 cpu, struct task_struct *prev)
+{
+	fair_dispatch(cpu, prev, EEVDF_NEWIDLE_NS);
+}
+
+void BPF_STRUCT_OPS(eevdf_running, struct task_struct *p)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_running(t, now);
+}
+
+void BPF_STRUCT_OPS(eevdf_tick, struct task_struct *p)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_tick(t, p, now);
 }
 
 /* sched_yield(): the deadline is one request later. */
@@ -265,6 +346,64 @@ bool BPF_STRUCT_OPS(eevdf_yield, struct task_struct *from, struct task_struct *t
 	return waits;
 }
 
+void BPF_STRUCT_OPS(eevdf_set_weight, struct task_struct *p, u32 weight)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_set_weight(t, p);
+}
+
+void BPF_STRUCT_OPS(eevdf_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(eevdf_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
+void BPF_STRUCT_OPS(eevdf_stopping, struct task_struct *p, bool runnable)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_charge(t, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(eevdf_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
+
+	if (t)
+		fair_quiescent(t, deq_flags, now);
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(eevdf_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		fair_forget(t);
+}
+
+void BPF_STRUCT_OPS(eevdf_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	task_t *t = task_of(p);
+
+	if (!t)
+		return;
+	fair_forget(t);
+	lab_task_free(p);
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(eevdf_init)
 {
 	int error;
@@ -284,8 +423,22 @@ void BPF_STRUCT_OPS(eevdf_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(eevdf_ops,
-	       FAIR_OPS,
+	       .init_task		= (void *)eevdf_init_task,
+	       .select_cpu		= (void *)eevdf_select_cpu,
+	       .enqueue			= (void *)eevdf_enqueue,
+	       .dequeue			= (void *)eevdf_dequeue,
+	       .dispatch		= (void *)eevdf_dispatch,
+	       .running			= (void *)eevdf_running,
+	       .tick			= (void *)eevdf_tick,
 	       .yield			= (void *)eevdf_yield,
+	       .set_weight		= (void *)eevdf_set_weight,
+	       .set_cpumask		= (void *)eevdf_set_cpumask,
+	       .cpu_release		= (void *)eevdf_cpu_release,
+	       .stopping		= (void *)eevdf_stopping,
+	       .quiescent		= (void *)eevdf_quiescent,
+	       .disable			= (void *)eevdf_disable,
+	       .exit_task		= (void *)eevdf_exit_task,
 	       .init			= (void *)eevdf_init,
 	       .exit			= (void *)eevdf_exit,
+	       .flags			= SCX_OPS_ENQ_LAST,
 	       .name			= "eevdf");

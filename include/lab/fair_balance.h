@@ -1,14 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The balancer of the kernel's fair schedulers: which tasks move, from where, and
- * how many. <lab/fair.h> includes it after the queues and hooks that it uses.
+ * how many. <lab/fair.h> includes it after the queues, hooks and placement that it
+ * uses.
  */
 #ifndef LAB_FAIR_BALANCE_H
 #define LAB_FAIR_BALANCE_H
 
+/* Most tasks that one balancing looks at. */
+#define FAIR_BALANCE_LOOKS	32
+
+/* Instead of a number of tasks moved: none of those that wait may run there; the policy has ended. */
+#define FAIR_ALL_BOUND		(-1)
+#define FAIR_ENDED		(-2)
+
+/* A busy CPU balances this many times more rarely. */
+#define FAIR_BUSY_FACTOR	16
+
 /*
- * Balancing.
+ * A running task is pushed from a core that it shares to an idle one once that
+ * was found so many times in a row: one more than Linux's nr_balance_failed may
+ * be, cache_nice_tries + 2, within a cache and beyond it.
  */
+#define FAIR_PUSH_LOOKS_LLC	4
+#define FAIR_PUSH_LOOKS_FAR	5
 
 /* Takes the lock of @other while @rq's is held, the lower CPU's first: lab_lock_second(). */
 #define fair_lock_second(rq, other) \
@@ -62,9 +77,9 @@ __weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
 		if (t->weight / 2 > load || !fair_may_go(t, to->cpu))
 			continue;
 		load -= t->weight < load ? t->weight : load;
-		fair_leave(from, t, now);
+		fair_hooks.leave(from, t, now);
 		fair_unlink(from, t);
-		fair_place(to, t, now);
+		fair_hooks.place(to, t, now);
 		fair_link(to, t);
 		moved++;
 		if (!load)
@@ -250,5 +265,114 @@ static __noinline bool fair_balance_busy(rq_t *rq, u64 now)
 	}
 	return true;
 }
+
+/*
+ * Active balance: a task that runs alone on its CPU, but shares the core, goes to
+ * a core that is idle. Linux lets the idle CPU find it; here its own tick does, as
+ * sched_ext has none on idle CPUs.
+ */
+
+/* Whether another thread of the core runs a task that is not about to go. */
+static __always_inline bool fair_core_shared(s32 cpu)
+{
+	lab_place_t *place = lab_place_of(cpu);
+	u32 i, end = place->end[LAB_LEVEL_CORE];
+	rq_t *rq;
+
+	bpf_for(i, place->begin[LAB_LEVEL_CORE], end) {
+		rq = rq_at(lab_cpu_at(i));
+		if (rq->cpu == cpu)
+			continue;
+		lab_touch(&rq->nr, false);
+		if (lab_read(rq->curr) && !lab_glance(rq->push))
+			return true;
+	}
+	return false;
+}
+
+/* The tick of @p, beside which no task waits: the CPU it shall go to, or -1. */
+static __noinline s32 fair_push_target(struct task_struct *p, s32 cpu, u64 now)
+{
+	rq_t *rq = rq_at(cpu);
+	u32 level, but, until, begin, end;
+	lab_place_t *place;
+	s32 idle;
+
+	lab_use_arena();
+	place = lab_place_of(cpu);
+	but = place->begin[LAB_LEVEL_CORE];
+	until = place->end[LAB_LEVEL_CORE];
+	if (until - but < 2 || p->nr_cpus_allowed == 1)
+		return -1;
+	bpf_for(level, LAB_LEVEL_LLC, LAB_NR_LEVELS) {
+		u32 l = level & (LAB_NR_LEVELS - 1);
+
+		begin = place->begin[l];
+		end = place->end[l];
+		if (end - begin == until - but)
+			continue;
+		but = begin;
+		until = end;
+		if (now < rq->look_ns[l])
+			continue;
+		rq->look_ns[l] = now + (end - begin) * 1000000ull;
+		idle = fair_core_shared(cpu) ? fair_idle_near(p, cpu, l, false) : -1;
+		rq->crowded[l] = idle < 0 ? 0 : rq->crowded[l] + 1;
+		if (rq->crowded[l] >= (l == LAB_LEVEL_LLC ? FAIR_PUSH_LOOKS_LLC :
+							    FAIR_PUSH_LOOKS_FAR)) {
+			rq->crowded[l] = 0;
+			return idle;
+		}
+	}
+	return -1;
+}
+
+/* Where a task that leaves the CPU is enqueued: at its CPU, or where it is being pushed to, if that is still idle. */
+static __always_inline s32 fair_destination(struct task_struct *p, task_t *t)
+{
+	s32 cpu = t->to - 1;
+
+	if (!t->to)
+		return scx_bpf_task_cpu(p);
+	t->to = 0;
+	if (fair_cpu_idle(cpu) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return cpu;
+	return scx_bpf_task_cpu(p);
+}
+
+/*
+ * CPUs that a higher class has taken, see <lab/higher.h>.
+ */
+
+static __always_inline u64 fair_nr_waiting(s32 cpu)
+{
+	return lab_read(rq_at(cpu)->nr);
+}
+
+static __noinline bool fair_rescue(u32 from_cpu, u32 to_cpu)
+{
+	rq_t *from, *to;
+	unsigned long flags;
+	bool moved, idle;
+
+	lab_use_arena();
+	from = rq_at(from_cpu);
+	to = rq_at(to_cpu);
+	lab_irq_save(flags);
+	if (!lab_lock(&from->lock) || !fair_lock_second(from, to)) {
+		lab_irq_restore(flags);
+		return false;
+	}
+	moved = fair_move(from, to, ~0ull, 1, scx_bpf_now()) > 0;
+	idle = !to->curr;
+	lab_unlock(&to->lock);
+	lab_unlock(&from->lock);
+	lab_irq_restore(flags);
+	if (moved && idle)
+		scx_bpf_kick_cpu(to_cpu, SCX_KICK_IDLE);
+	return moved;
+}
+
+LAB_RESCUE(fair_nr_waiting, fair_cpu_idle, fair_rescue);
 
 #endif /* LAB_FAIR_BALANCE_H */

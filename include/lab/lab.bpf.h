@@ -8,7 +8,8 @@
  * <lab/linux24_queue.h>, what the ops of some of them do, with one queue and one lock;
  * <lab/mq.h>, the multi-queue scheduler, whose pools make three policies;
  * <lab/percpu.h>, those with a run queue and a lock for each CPU;
- * <lab/fair.h>, CFS and EEVDF; <lab/deadline.h>, BFS and MuQSS;
+ * <lab/fair.h>, CFS and EEVDF, with <lab/fair_weights.h>, <lab/fair_placement.h> and
+ * <lab/fair_balance.h>; <lab/deadline.h>, BFS and MuQSS;
  *
  * structures: <lab/arrays.h>, the O(1) schedulers' pair of arrays; <lab/heap.h>,
  * a heap; <lab/rbtree.h>, a tree; <lab/skiplist.h>, a skip list;
