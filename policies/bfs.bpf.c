@@ -169,7 +169,7 @@ void BPF_STRUCT_OPS(bfs_enqueue, struct task_struct *p, u64 enq_flags)
 	bool woken;
 
 	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		lab_no_context(p);
 		return;
 	}
 	bfs_remove(t);
@@ -307,9 +307,18 @@ void BPF_STRUCT_OPS(bfs_set_weight, struct task_struct *p, u32 weight)
 		t->nice = p->static_prio - 120;
 }
 
-LAB_SET_CPUMASK(bfs)
+void BPF_STRUCT_OPS(bfs_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
 
-LAB_CPU_RELEASE(bfs)
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(bfs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)

@@ -494,7 +494,7 @@ void BPF_STRUCT_OPS(bmqs_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 mm;
 
 	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		lab_no_context(p);
 		return;
 	}
 	moved = t->old.policy != p->policy;

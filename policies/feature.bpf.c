@@ -779,7 +779,7 @@ void BPF_STRUCT_OPS(feature_enqueue, struct task_struct *p, u64 enq_flags)
 	rq_t *rq;
 
 	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		lab_no_context(p);
 		return;
 	}
 	found = t->queued;
@@ -836,6 +836,12 @@ static __always_inline void feature_put_prev(rq_t *rq, task_t *prev, u64 now)
 	feature_put(rq, prev);
 }
 
+static __always_inline bool feature_choose(rq_t *rq, task_t *prev, task_t **chosen)
+{
+	*chosen = (task_t *)feature_elect(rq, prev);
+	return true;
+}
+
 void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 {
 	task_t *prev = NULL, *next = NULL;
@@ -862,7 +868,7 @@ void BPF_STRUCT_OPS(feature_dispatch, s32 cpu, struct task_struct *prev_p)
 		lab_irq_restore(flags);
 		return;
 	}
-	rq_choose(next, prev, p, cpu, (next = (task_t *)feature_elect(rq, prev), true));
+	rq_choose(next, prev, p, cpu, feature_choose(rq, prev, &next));
 	if (next) {
 		if (next != prev)
 			next->turn_ns = 0;
@@ -962,9 +968,18 @@ bool BPF_STRUCT_OPS(feature_yield, struct task_struct *from, struct task_struct 
 	return true;
 }
 
-LAB_SET_CPUMASK(feature)
+void BPF_STRUCT_OPS(feature_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
 
-LAB_CPU_RELEASE(feature)
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(feature_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(feature_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
@@ -1045,5 +1060,20 @@ void BPF_STRUCT_OPS(feature_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(feature_ops,
-	       RQ_OPS(feature),
+	       .select_cpu		= (void *)feature_select_cpu,
+	       .enqueue			= (void *)feature_enqueue,
+	       .dequeue			= (void *)feature_dequeue,
+	       .dispatch		= (void *)feature_dispatch,
+	       .tick			= (void *)feature_tick,
+	       .running			= (void *)feature_running,
+	       .stopping		= (void *)feature_stopping,
+	       .quiescent		= (void *)feature_quiescent,
+	       .yield			= (void *)feature_yield,
+	       .set_cpumask		= (void *)feature_set_cpumask,
+	       .cpu_release		= (void *)feature_cpu_release,
+	       .init_task		= (void *)feature_init_task,
+	       .exit_task		= (void *)feature_exit_task,
+	       .disable			= (void *)feature_disable,
+	       .init			= (void *)feature_init,
+	       .exit			= (void *)feature_exit,
 	       .name			= "feature");

@@ -64,7 +64,10 @@ void BPF_STRUCT_OPS(fifo_dispatch, s32 cpu, struct task_struct *prev)
 	scx_bpf_dsq_move_to_local(FIFO_QUEUE, 0);
 }
 
-LAB_CPU_RELEASE_OF(fifo, FIFO_QUEUE)
+void BPF_STRUCT_OPS(fifo_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release_of(FIFO_QUEUE);
+}
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(fifo_init)
 {

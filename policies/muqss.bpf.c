@@ -318,7 +318,7 @@ void BPF_STRUCT_OPS(muqss_enqueue, struct task_struct *p, u64 enq_flags)
 	s32 home;
 
 	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		lab_no_context(p);
 		return;
 	}
 	muqss_remove(t);
@@ -470,9 +470,18 @@ void BPF_STRUCT_OPS(muqss_set_weight, struct task_struct *p, u32 weight)
 		t->dl.nice = p->static_prio - 120;
 }
 
-LAB_SET_CPUMASK(muqss)
+void BPF_STRUCT_OPS(muqss_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
 
-LAB_CPU_RELEASE(muqss)
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(muqss_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(muqss_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)

@@ -821,7 +821,7 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 	rq_t *rq;
 
 	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		lab_no_context(p);
 		return;
 	}
 	if (rq_enqueue_stays(&t->q, p, true, enq_flags))
@@ -876,7 +876,13 @@ void BPF_STRUCT_OPS(o26_enqueue, struct task_struct *p, u64 enq_flags)
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 
-RQ_PLAIN_OPS(o26)
+void BPF_STRUCT_OPS(o26_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		rq_dequeue(&t->q, deq_flags);
+}
 
 /* schedule() */
 void BPF_STRUCT_OPS(o26_dispatch, s32 cpu, struct task_struct *prev_p)
@@ -1016,6 +1022,19 @@ bool BPF_STRUCT_OPS(o26_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
+void BPF_STRUCT_OPS(o26_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(o26_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
 /* fork(): parent and child share what is left of the slice. */
 static __always_inline void o26_fork(task_t *t, task_t *parent, u64 now)
 {
@@ -1063,6 +1082,16 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o26_init_task, struct task_struct *p, struct scx_in
 	if (parent)
 		o26_fork(t, parent, now);
 	return 0;
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(o26_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		rq_forget(&t->q);
 }
 
 /* exit(): what is left of its first slice goes back; a parent answers for a busy child. */
@@ -1123,5 +1152,20 @@ void BPF_STRUCT_OPS(o26_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(o1_26_ops,
-	       RQ_OPS(o26),
+	       .select_cpu		= (void *)o26_select_cpu,
+	       .enqueue			= (void *)o26_enqueue,
+	       .dequeue			= (void *)o26_dequeue,
+	       .dispatch		= (void *)o26_dispatch,
+	       .tick			= (void *)o26_tick,
+	       .running			= (void *)o26_running,
+	       .stopping		= (void *)o26_stopping,
+	       .quiescent		= (void *)o26_quiescent,
+	       .yield			= (void *)o26_yield,
+	       .set_cpumask		= (void *)o26_set_cpumask,
+	       .cpu_release		= (void *)o26_cpu_release,
+	       .init_task		= (void *)o26_init_task,
+	       .exit_task		= (void *)o26_exit_task,
+	       .disable			= (void *)o26_disable,
+	       .init			= (void *)o26_init,
+	       .exit			= (void *)o26_exit,
 	       .name			= "o1_26");

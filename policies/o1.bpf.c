@@ -571,7 +571,7 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 	rq_t *rq;
 
 	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		lab_no_context(p);
 		return;
 	}
 	if (rq_enqueue_stays(&t->q, p, true, enq_flags))
@@ -616,7 +616,13 @@ static __always_inline bool o1_choose_any(rq_t *rq, task_t *prev, task_t **chose
 	return *chosen || o1_choose(rq, prev, chosen);
 }
 
-RQ_PLAIN_OPS(o1)
+void BPF_STRUCT_OPS(o1_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		rq_dequeue(&t->q, deq_flags);
+}
 
 /* schedule() */
 void BPF_STRUCT_OPS(o1_dispatch, s32 cpu, struct task_struct *prev_p)
@@ -749,6 +755,19 @@ bool BPF_STRUCT_OPS(o1_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
+void BPF_STRUCT_OPS(o1_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(o1_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
 /* fork(): parent and child share what is left of the slice. */
 static __always_inline void o1_fork(task_t *t, task_t *parent, u64 now)
 {
@@ -802,6 +821,16 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(o1_init_task, struct task_struct *p, struct scx_ini
 	return 0;
 }
 
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(o1_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		rq_forget(&t->q);
+}
+
 void BPF_STRUCT_OPS(o1_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	task_t *t = task_of(p);
@@ -841,5 +870,20 @@ void BPF_STRUCT_OPS(o1_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(o1_ops,
-	       RQ_OPS(o1),
+	       .select_cpu		= (void *)o1_select_cpu,
+	       .enqueue			= (void *)o1_enqueue,
+	       .dequeue			= (void *)o1_dequeue,
+	       .dispatch		= (void *)o1_dispatch,
+	       .tick			= (void *)o1_tick,
+	       .running			= (void *)o1_running,
+	       .stopping		= (void *)o1_stopping,
+	       .quiescent		= (void *)o1_quiescent,
+	       .yield			= (void *)o1_yield,
+	       .set_cpumask		= (void *)o1_set_cpumask,
+	       .cpu_release		= (void *)o1_cpu_release,
+	       .init_task		= (void *)o1_init_task,
+	       .exit_task		= (void *)o1_exit_task,
+	       .disable			= (void *)o1_disable,
+	       .init			= (void *)o1_init,
+	       .exit			= (void *)o1_exit,
 	       .name			= "o1");

@@ -902,7 +902,7 @@ void BPF_STRUCT_OPS(ule_enqueue, struct task_struct *p, u64 enq_flags)
 	rq_t *rq;
 
 	if (!t) {
-		scx_bpf_error("%s[%d] has no context", p->comm, p->pid);
+		lab_no_context(p);
 		return;
 	}
 	found = t->queue != QUEUE_NONE;
@@ -931,7 +931,13 @@ void BPF_STRUCT_OPS(ule_enqueue, struct task_struct *p, u64 enq_flags)
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 
-RQ_PLAIN_OPS(ule)
+void BPF_STRUCT_OPS(ule_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		rq_dequeue(&t->q, deq_flags);
+}
 
 void BPF_STRUCT_OPS(ule_dispatch, s32 cpu, struct task_struct *prev_p)
 {
@@ -1065,6 +1071,19 @@ bool BPF_STRUCT_OPS(ule_yield, struct task_struct *from, struct task_struct *to)
 	return true;
 }
 
+void BPF_STRUCT_OPS(ule_set_cpumask, struct task_struct *p, const struct cpumask *cpumask)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		lab_task_refresh(&t->lab, p);
+}
+
+void BPF_STRUCT_OPS(ule_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release();
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
@@ -1097,6 +1116,16 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
 	ule_fade(parent);
 	ule_update_pri(parent);
 	return 0;
+}
+
+/* It leaves for a scheduling class that is not ours. */
+void BPF_STRUCT_OPS(ule_disable, struct task_struct *p)
+{
+	task_t *t = task_of(p);
+
+	lab_note_higher(p);
+	if (t)
+		rq_forget(&t->q);
 }
 
 /* exit(): a parent answers for what its child ran. */
@@ -1155,5 +1184,20 @@ void BPF_STRUCT_OPS(ule_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(ule_ops,
-	       RQ_OPS(ule),
+	       .select_cpu		= (void *)ule_select_cpu,
+	       .enqueue			= (void *)ule_enqueue,
+	       .dequeue			= (void *)ule_dequeue,
+	       .dispatch		= (void *)ule_dispatch,
+	       .tick			= (void *)ule_tick,
+	       .running			= (void *)ule_running,
+	       .stopping		= (void *)ule_stopping,
+	       .quiescent		= (void *)ule_quiescent,
+	       .yield			= (void *)ule_yield,
+	       .set_cpumask		= (void *)ule_set_cpumask,
+	       .cpu_release		= (void *)ule_cpu_release,
+	       .init_task		= (void *)ule_init_task,
+	       .exit_task		= (void *)ule_exit_task,
+	       .disable			= (void *)ule_disable,
+	       .init			= (void *)ule_init,
+	       .exit			= (void *)ule_exit,
 	       .name			= "ule");

@@ -133,7 +133,10 @@ void BPF_STRUCT_OPS(vtime_stopping, struct task_struct *p, bool runnable)
 	scx_bpf_task_set_dsq_vtime(p, vtime);
 }
 
-LAB_CPU_RELEASE_OF(vtime, VTIME_QUEUE)
+void BPF_STRUCT_OPS(vtime_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release_of(VTIME_QUEUE);
+}
 
 s32 BPF_STRUCT_OPS(vtime_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {

@@ -5,7 +5,7 @@
  * until the higher class gives it back, and ops.tick() does not come there. A
  * policy needs all three of these:
  *
- * - ops.cpu_release, by LAB_CPU_RELEASE(). The kernel puts the task that loses its
+ * - lab_cpu_release(), in ops.cpu_release(). The kernel puts the task that loses its
  *   CPU, which has most of its slice left, into the CPU's local queue, from where
  *   no other CPU takes it. This gives it back to ops.enqueue(), with
  *   SCX_ENQ_REENQ.
@@ -37,46 +37,35 @@ static __always_inline __maybe_unused bool lab_kick_idle(struct task_struct *p)
 }
 
 /* ops.cpu_release: the task that lost the CPU goes back to ops.enqueue(). */
-static __always_inline void lab_cpu_release(void)
+static __always_inline __maybe_unused void lab_cpu_release(void)
 {
 	if (!lab_keeps_place)
 		scx_bpf_reenqueue_local();
 }
 
-/* LAB_CPU_RELEASE(prefix) - defines PREFIX_cpu_release. */
-#define LAB_CPU_RELEASE(prefix)						\
-void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
-		    struct scx_cpu_release_args *args)			\
-{									\
-	if (!lab_keeps_place)						\
-		scx_bpf_reenqueue_local();				\
-}
-
 /*
- * LAB_CPU_RELEASE_OF(prefix, dsq) - the same for a policy whose tasks wait in one queue
- * of all CPUs. A task that loses its CPU when its slice is over comes to that queue
- * without SCX_ENQ_REENQ, and idle CPUs have no reason to look there: one is woken.
+ * The same for a policy whose tasks wait in the one queue @dsq of all CPUs. A task that
+ * loses its CPU when its slice is over comes to that queue without SCX_ENQ_REENQ, and
+ * idle CPUs have no reason to look there: one is woken.
  */
-#define LAB_CPU_RELEASE_OF(prefix, dsq)					\
-void BPF_STRUCT_OPS(prefix##_cpu_release, s32 cpu,			\
-		    struct scx_cpu_release_args *args)			\
-{									\
-	const struct cpumask *idle;					\
-	struct task_struct *p;						\
-	bool none;							\
-									\
-	if (lab_keeps_place)						\
-		return;							\
-	scx_bpf_reenqueue_local();					\
-	idle = scx_bpf_get_idle_cpumask();				\
-	none = bpf_cpumask_empty(idle);					\
-	scx_bpf_put_idle_cpumask(idle);					\
-	if (none)							\
-		return;							\
-	bpf_for_each(scx_dsq, p, dsq, 0) {				\
-		if (lab_kick_idle(p))					\
-			break;						\
-	}								\
+static __always_inline __maybe_unused void lab_cpu_release_of(u64 dsq)
+{
+	const struct cpumask *idle;
+	struct task_struct *p;
+	bool none;
+
+	if (lab_keeps_place)
+		return;
+	scx_bpf_reenqueue_local();
+	idle = scx_bpf_get_idle_cpumask();
+	none = bpf_cpumask_empty(idle);
+	scx_bpf_put_idle_cpumask(idle);
+	if (none)
+		return;
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		if (lab_kick_idle(p))
+			break;
+	}
 }
 
 #ifdef LAB_LAB_BPF_H

@@ -405,20 +405,6 @@ static __always_inline void lab_task_free(struct task_struct *p)
 	lab_task_give(t);
 }
 
-/*
- * PREFIX_set_cpumask, which keeps the context's cached mask true and does no
- * more. A policy places it among its ops.
- */
-#define LAB_SET_CPUMASK(prefix)							\
-void BPF_STRUCT_OPS(prefix##_set_cpumask, struct task_struct *p,		\
-		    const struct cpumask *cpumask)				\
-{										\
-	lab_task_t *t = lab_task_of(p);						\
-										\
-	if (t)									\
-		lab_task_refresh(t, p);						\
-}
-
 #define LAB_TASKS(type)							\
 	typedef type __arena task_t;					\
 	_Static_assert(offsetof(type, lab) == 0, "lab is the first member"); \
