@@ -150,9 +150,9 @@ static __always_inline void bmqs_unlink(task_t *t)
 		lab_list_del(&q->list, &t->lab.node);
 		t->old.linked = false;
 	}
-	lab_unaudited(t->old.leaving = false);
+	lab_unaudited_set(t->old.leaving, false);
 	lab_unaudited(lab_post(t->old.takeable, false));
-	lab_unaudited(t->wanted = BMQS_NOBODY);
+	lab_unaudited_set(t->wanted, BMQS_NOBODY);
 }
 
 /* The task belongs to a CPU from now on. */
@@ -204,7 +204,7 @@ static __always_inline lab_lock_t *bmqs_lock_home(task_t *t)
 }
 
 /* The task leaves its CPU's lists: the run queue's, or also the list of all its tasks. No lock is held. */
-LAB_PART int bmqs_leave(task_t *t LAB_ARENA_ARG, bool part)
+LAB_PART int bmqs_leave(task_t *t __arg_arena, bool part)
 {
 	unsigned long flags;
 	lab_lock_t *lock;
@@ -238,7 +238,7 @@ static __always_inline void bmqs_unlink_leaving(cpu_t *c, s32 cpu)
  * Where a new task goes: the CPU with the fewest runnable tasks, then that with the
  * fewest tasks, then one of this core: so numbers of CPUs do not decide.
  */
-LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
+LAB_PART int bmqs_shortest(task_t *t __arg_arena, s32 this_cpu)
 {
 	u64 nr, members, least = ~0ull, least_members = ~0ull;
 	s32 cpu, best = this_cpu;
@@ -265,7 +265,7 @@ LAB_PART int bmqs_shortest(task_t *t LAB_ARENA_ARG, s32 this_cpu)
 }
 
 /* The task belongs to a CPU it may run on. No lock is held. */
-LAB_PART int bmqs_settle(task_t *t LAB_ARENA_ARG, s32 cpu)
+LAB_PART int bmqs_settle(task_t *t __arg_arena, s32 cpu)
 {
 	unsigned long flags;
 
@@ -284,7 +284,7 @@ LAB_PART int bmqs_settle(task_t *t LAB_ARENA_ARG, s32 cpu)
  */
 
 /* The best of the own queue, the previous task first if it may go on. False: the budget ran out. */
-LAB_PART int bmqs_choose(s32 cpu, task_t *prev LAB_ARENA_ARG, s64 tick)
+LAB_PART int bmqs_choose(s32 cpu, task_t *prev __arg_arena, s64 tick)
 {
 	choice_t *choice = choice_at(cpu);
 	queue_t *q = queue_at(cpu);
@@ -342,7 +342,7 @@ LAB_PART int bmqs_recalculate(s32 cpu)
 }
 
 /* The task goes to the CPU that asks for it. False: that CPU's queue is locked. */
-LAB_PART int bmqs_hand_over(task_t *t LAB_ARENA_ARG, s64 tick)
+LAB_PART int bmqs_hand_over(task_t *t __arg_arena, s64 tick)
 {
 	s32 to = t->wanted;
 	cpu_t *c = cpu_at(to);

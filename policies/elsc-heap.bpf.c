@@ -167,7 +167,7 @@ static __always_inline u64 heap_age(task_t *t)
 }
 
 /* Into the heap of its CPU and address space. False: something ran out. */
-__noinline bool heap_file(u32 task)
+LAB_PART bool heap_file(u32 task)
 {
 	task_t *t;
 	heap_t *h;
@@ -184,7 +184,7 @@ __noinline bool heap_file(u32 task)
 	return lab_heap_add(&h->heap, &t->node, heap_key(t, rq.queued));
 }
 
-__noinline bool heap_unfile(u32 task)
+LAB_PART bool heap_unfile(u32 task)
 {
 	task_t *t;
 	heap_t *h;
@@ -200,7 +200,7 @@ __noinline bool heap_unfile(u32 task)
 }
 
 /* Out of its heap for a while, which stays where it is. */
-__noinline bool heap_set_aside(u32 task)
+LAB_PART bool heap_set_aside(u32 task)
 {
 	task_t *t;
 
@@ -211,7 +211,7 @@ __noinline bool heap_set_aside(u32 task)
 }
 
 /* Those that were set aside go back. */
-__noinline bool heap_take_back(void)
+LAB_PART bool heap_take_back(void)
 {
 	lab_node_t *pos;
 	task_t *t;
@@ -228,7 +228,7 @@ __noinline bool heap_take_back(void)
 }
 
 /* A task whose goodness has changed, into a heap that was emptied. */
-__noinline bool heap_file_again(u32 task)
+LAB_PART bool heap_file_again(u32 task)
 {
 	task_t *t;
 

@@ -145,7 +145,7 @@ static __always_inline bool elsc_has_expired(s32 list)
 }
 
 /* The highest list with a task that has ticks, from `list` on down. */
-__noinline s32 elsc_ready_from(s32 list)
+LAB_PART s32 elsc_ready_from(s32 list)
 {
 	lab_use_arena();
 	for (; list >= 0 && can_loop; list--) {
@@ -156,7 +156,7 @@ __noinline s32 elsc_ready_from(s32 list)
 }
 
 /* The highest list with a task that has none. */
-__noinline s32 elsc_expired_from(s32 list)
+LAB_PART s32 elsc_expired_from(s32 list)
 {
 	lab_use_arena();
 	for (; list >= 0 && can_loop; list--) {

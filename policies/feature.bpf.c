@@ -207,7 +207,7 @@ static __always_inline u64 feature_interval(u32 random)
  */
 
 /* Brings load(t) up to now; since last time it was runnable, or blocked. */
-__weak int feature_age(task_t *t __arg_arena, u64 length, u64 now, bool runnable)
+LAB_PART int feature_age(task_t *t __arg_arena, u64 length, u64 now, bool runnable)
 {
 	u64 end;
 	u32 i __maybe_unused;
@@ -348,7 +348,7 @@ static __noinline int feature_advance(rq_t *rq, task_t *curr)
 }
 
 /* Puts a thread that waits into its queue. */
-__noinline int feature_put(rq_t *rq __arg_arena, task_t *t __arg_arena)
+LAB_PART int feature_put(rq_t *rq __arg_arena, task_t *t __arg_arena)
 {
 	bool linked = true;
 
@@ -373,7 +373,7 @@ __noinline int feature_put(rq_t *rq __arg_arena, task_t *t __arg_arena)
 	return 0;
 }
 
-__noinline int feature_take(rq_t *rq __arg_arena, task_t *t __arg_arena)
+LAB_PART int feature_take(rq_t *rq __arg_arena, task_t *t __arg_arena)
 {
 	lab_use_arena();
 	if (!t->queued)
@@ -428,7 +428,7 @@ static __always_inline bool feature_elects(rq_t *rq, task_t *t, task_t *prev)
  * Address of the thread that runs next: the first one that may run here; one that
  * has yielded if there is no other; 0 = none.
  */
-__noinline u64 feature_elect(rq_t *rq __arg_arena, task_t *prev __arg_arena)
+LAB_PART u64 feature_elect(rq_t *rq __arg_arena, task_t *prev __arg_arena)
 {
 	lab_rb_node_t *node;
 	lab_node_t *pos;
@@ -467,7 +467,7 @@ static __always_inline bool feature_may_move(task_t *t, lab_rq_t *to, bool anywa
  * Address of the thread that a balance moves: the last in order that may go; 0 = none.
  * @anyway: its CPU is taken, it has no turn there.
  */
-__noinline u64 feature_movable(rq_t *from __arg_arena, lab_rq_t *to __arg_arena, bool anyway)
+LAB_PART u64 feature_movable(rq_t *from __arg_arena, lab_rq_t *to __arg_arena, bool anyway)
 {
 	lab_rb_node_t *node;
 	lab_node_t *pos;
@@ -495,7 +495,7 @@ __noinline u64 feature_movable(rq_t *from __arg_arena, lab_rq_t *to __arg_arena,
  */
 
 /* The source for a balance of @to: the most loaded of those that are out of balance; -1 = none. */
-__noinline s32 feature_source(rq_t *to __arg_arena)
+LAB_PART s32 feature_source(rq_t *to __arg_arena)
 {
 	u64 own, load, most = 0;
 	u32 i, cpu;
@@ -533,7 +533,7 @@ static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
 }
 
 /* Moves a thread, both locks held, if the two are still out of balance. */
-__noinline bool feature_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
+LAB_PART bool feature_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
 {
 	u64 theirs, own;
 	task_t *t;
@@ -553,7 +553,7 @@ __noinline bool feature_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
 }
 
 /* A CPU without threads, its lock held, takes one. False: the policy has ended, no lock is held. */
-__noinline bool feature_balance_idle(rq_t *rq __arg_arena)
+LAB_PART bool feature_balance_idle(rq_t *rq __arg_arena)
 {
 	rq_t *from;
 	s32 cpu;
@@ -572,7 +572,7 @@ __noinline bool feature_balance_idle(rq_t *rq __arg_arena)
 }
 
 /* The periodic balance of one CPU; no lock is held. False: the policy has ended. */
-__noinline bool feature_balance(u32 cpu)
+LAB_PART bool feature_balance(u32 cpu)
 {
 	unsigned long flags;
 	rq_t *from, *to;
@@ -602,7 +602,7 @@ __noinline bool feature_balance(u32 cpu)
 }
 
 /* The work of the executor on this CPU: the balance of each CPU it is in charge of. */
-__noinline int feature_execute(u32 cpu)
+LAB_PART int feature_execute(u32 cpu)
 {
 	u32 i, begin, end;
 	lab_place_t *place;
@@ -652,7 +652,7 @@ static __noinline bool feature_work_waits(void)
 }
 
 /* The timer has kicked an executor to balance. */
-__noinline int feature_due(u32 cpu)
+LAB_PART int feature_due(u32 cpu)
 {
 	rq_t *rq;
 
@@ -702,7 +702,7 @@ LAB_PERIODIC(feature_timer, feature_expired, feature_delay_ns);
  */
 
 /* The least loaded CPU within reach of the last one, which wins among equals. */
-__noinline s32 feature_place(task_t *t __arg_arena, s32 last)
+LAB_PART s32 feature_place(task_t *t __arg_arena, s32 last)
 {
 	u32 i, begin, nr, own, level, cpu;
 	u64 load, least = ~0ull;

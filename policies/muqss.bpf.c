@@ -178,7 +178,7 @@ struct muqss_choice __arena_global choices[LAB_MAX_CPUS];
  * The first task of a queue that may run on the CPU, among the first @looks, if
  * its key is less than @below; lock held. The CPU's choice receives where it is.
  */
-__weak int muqss_find(queue_t *q __arg_arena, s32 cpu, u64 below, u64 looks)
+LAB_PART int muqss_find(queue_t *q __arg_arena, s32 cpu, u64 below, u64 looks)
 {
 	struct muqss_choice __arena *choice;
 	lab_skip_node_t *pos;

@@ -397,8 +397,7 @@ static __always_inline void o26_swap_if_empty(rq_t *rq)
 }
 
 /*
- * Balancing. Functions with external linkage are checked by the verifier once,
- * and not again at each call.
+ * Balancing.
  */
 
 /* A remote queue counts by the lesser of its load and its tasks, the own one by the greater. */
@@ -427,7 +426,7 @@ typedef struct o26_search __arena search_t;
 struct o26_search __arena_global searches[LAB_MAX_CPUS];
 
 /* Within a node every CPU is a group of its own. */
-__noinline int o26_search_cpus(rq_t *rq __arg_arena, search_t *s __arg_arena)
+LAB_PART int o26_search_cpus(rq_t *rq __arg_arena, search_t *s __arg_arena)
 {
 	rq_t *other;
 	u64 load;
@@ -479,7 +478,7 @@ static __noinline int o26_node_load(rq_t *rq, search_t *s, s32 node)
 }
 
 /* Nodes are the groups; of the one with most load per CPU the longest queue. */
-__noinline int o26_search_nodes(rq_t *rq __arg_arena, search_t *s __arg_arena)
+LAB_PART int o26_search_nodes(rq_t *rq __arg_arena, search_t *s __arg_arena)
 {
 	rq_t *other;
 	u64 load;
@@ -522,8 +521,8 @@ __noinline int o26_search_nodes(rq_t *rq __arg_arena, search_t *s __arg_arena)
  * to the array of the same name; @curr runs there, NULL while that CPU is
  * choosing. @hot_ns: younger ones stay. True: one went.
  */
-__noinline bool o26_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, bool expired, u64 hot_ns,
-			 task_t *curr __arg_arena)
+LAB_PART bool o26_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, bool expired, u64 hot_ns,
+		       task_t *curr __arg_arena)
 {
 	u64 now = scx_bpf_now();
 	lab_prio_array_t *array;
@@ -592,7 +591,7 @@ static __noinline bool o26_move(rq_t *rq, search_t *s, u64 hot_ns, task_t *curr)
  * load_balance() in one domain. The queue's lock is held and may be given up
  * meanwhile. False: the policy has ended, no lock is held.
  */
-__noinline bool o26_balance(rq_t *rq __arg_arena, u32 level, task_t *curr __arg_arena)
+LAB_PART bool o26_balance(rq_t *rq __arg_arena, u32 level, task_t *curr __arg_arena)
 {
 	struct o26_domain __arena *d;
 	search_t *s;
@@ -718,7 +717,7 @@ static __always_inline void o26_first_run(rq_t *rq, task_t *t, u64 now)
  * An idle CPU of the same node as @cpu that the task may use, else @cpu (wake_idle);
  * the first threads of cores before the others.
  */
-__noinline s32 o26_idle_near(task_t *t __arg_arena, s32 cpu)
+LAB_PART s32 o26_idle_near(task_t *t __arg_arena, s32 cpu)
 {
 	rq_t *rq, *other;
 	u32 at, i;
@@ -1111,9 +1110,9 @@ void BPF_STRUCT_OPS(o26_exit_task, struct task_struct *p, struct scx_exit_task_a
 		 */
 		lab_unaudited_block();
 		if (t->first_slice)
-			lab_racy(parent->left_ns = o26_min(parent->left_ns + t->left_ns,
-							   o26_full_slice(t)));
-		lab_racy(parent->sleep_avg = o26_reaped(parent->sleep_avg, t->sleep_avg));
+			lab_racy_set(parent->left_ns, o26_min(parent->left_ns + t->left_ns,
+							      o26_full_slice(t)));
+		lab_racy_set(parent->sleep_avg, o26_reaped(parent->sleep_avg, t->sleep_avg));
 	}
 	lab_task_free(p);
 }

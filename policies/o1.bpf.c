@@ -331,12 +331,11 @@ static __always_inline void o1_expire(rq_t *rq, task_t *t)
 }
 
 /*
- * Balancing. Functions with external linkage are checked by the verifier once,
- * and not again at each call.
+ * Balancing.
  */
 
 /* Longest queue, without @cpu's, that is shorter than @below: its length << 32 | its CPU. */
-__noinline u64 o1_longest(u32 cpu, u64 below)
+LAB_PART u64 o1_longest(u32 cpu, u64 below)
 {
 	u64 longest = 0, nr;
 	u32 i, which = 0;
@@ -361,8 +360,8 @@ __noinline u64 o1_longest(u32 cpu, u64 below)
  * Moves the best task of an array that may go; @curr runs on where it goes, NULL
  * while that CPU is choosing. True: one went.
  */
-__noinline bool o1_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, u32 index,
-			task_t *curr __arg_arena)
+LAB_PART bool o1_pull(rq_t *from __arg_arena, rq_t *to __arg_arena, u32 index,
+		      task_t *curr __arg_arena)
 {
 	lab_prio_array_t *array;
 	lab_list_t *list;
@@ -411,7 +410,7 @@ static __always_inline u64 o1_wanted(u64 own, u64 longest)
  * Takes tasks from longer queues, expired ones first. The queue's lock is held
  * and may be given up meanwhile. False: the policy has ended, no lock is held.
  */
-__noinline bool o1_balance(rq_t *rq __arg_arena, task_t *curr __arg_arena)
+LAB_PART bool o1_balance(rq_t *rq __arg_arena, task_t *curr __arg_arena)
 {
 	u64 found, longest;
 	rq_t *from;
@@ -452,7 +451,7 @@ LAB_PERIODIC(o1_idle, o1_idle_tick, O1_TICK_NS);
  * The choice.
  */
 
-__noinline bool o1_lock_all(void)
+LAB_PART bool o1_lock_all(void)
 {
 	bool taken = true;
 	u32 i;
@@ -466,7 +465,7 @@ __noinline bool o1_lock_all(void)
 	return taken && lab_lock(&rt.lock);
 }
 
-__noinline int o1_unlock_others(u32 cpu)
+LAB_PART int o1_unlock_others(u32 cpu)
 {
 	u32 i;
 
@@ -534,7 +533,7 @@ s32 BPF_STRUCT_OPS(o1_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_
 }
 
 /* A real-time task is everybody's: all CPUs choose again. */
-__noinline int o1_broadcast(void)
+LAB_PART int o1_broadcast(void)
 {
 	u32 i;
 

@@ -405,8 +405,8 @@ static __noinline void rq_unlink(lab_rq_t *q, lab_rq_task_t *qt)
  * and around. @spare: leave the very first one found, which is the next to run,
  * unless it is the only one.
  */
-__noinline u64 ule_stealable(lab_prio_array_t *array __arg_arena, u32 from, bool spare,
-			     lab_rq_t *to __arg_arena)
+LAB_PART u64 ule_stealable(lab_prio_array_t *array __arg_arena, u32 from, bool spare,
+			   lab_rq_t *to __arg_arena)
 {
 	task_t *t, *first = NULL;
 	lab_list_t *list;
@@ -435,7 +435,7 @@ __noinline u64 ule_stealable(lab_prio_array_t *array __arg_arena, u32 from, bool
 }
 
 /* Moves one thread, both locks held. True: one went. */
-__noinline bool ule_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
+LAB_PART bool ule_move(rq_t *from __arg_arena, rq_t *to __arg_arena)
 {
 	task_t *t;
 
@@ -458,7 +458,7 @@ static __noinline bool rq_give(lab_rq_t *from, lab_rq_t *to)
 }
 
 /* Most loaded CPU of a node (-1: of the machine) that comes after `below` in that order. */
-__noinline u64 ule_highest(rq_t *rq __arg_arena, s32 node, u64 below)
+LAB_PART u64 ule_highest(rq_t *rq __arg_arena, s32 node, u64 below)
 {
 	u64 best = 0, key;
 	rq_t *other;
@@ -484,7 +484,7 @@ static __always_inline u32 ule_key_cpu(u64 key)
 }
 
 /* A CPU without work takes a thread, of its node if there is one. False: the policy has ended. */
-__noinline bool ule_steal(rq_t *rq __arg_arena, s32 node)
+LAB_PART bool ule_steal(rq_t *rq __arg_arena, s32 node)
 {
 	u32 i __maybe_unused;
 	rq_t *from;
@@ -513,7 +513,7 @@ __noinline bool ule_steal(rq_t *rq __arg_arena, s32 node)
  */
 
 /* Least loaded CPU that may take, with at most `load` threads; -1 = none. */
-__noinline s32 ule_lowest(u64 load)
+LAB_PART s32 ule_lowest(u64 load)
 {
 	u64 best = ~0ull, nr;
 	s32 cpu = -1;
@@ -535,7 +535,7 @@ __noinline s32 ule_lowest(u64 load)
 }
 
 /* Most loaded CPU that may give; -1 = none. */
-__noinline s32 ule_donor(void)
+LAB_PART s32 ule_donor(void)
 {
 	u64 most = 0, nr;
 	s32 cpu = -1;
@@ -565,7 +565,7 @@ static __always_inline bool ule_runs_at_once(rq_t *rq, u32 pri)
 }
 
 /* One thread from one CPU to another. 1: it went, 0: none did, -1: the policy has ended. */
-__noinline s32 ule_balance_pair(u32 high, u32 low)
+LAB_PART s32 ule_balance_pair(u32 high, u32 low)
 {
 	unsigned long flags;
 	rq_t *from, *to;
@@ -611,7 +611,7 @@ static __noinline bool ule_receivers(void)
 }
 
 /* Tries every CPU that may take from `high`. 1: go on, 0: nobody could at all, -1: ended. */
-__noinline s32 ule_balance_from(u32 high)
+LAB_PART s32 ule_balance_from(u32 high)
 {
 	bool tried = false;
 	u32 i __maybe_unused;
@@ -701,7 +701,7 @@ static __noinline u64 ule_siblings_load(s32 cpu)
  * (cpu_search() adds what it has taken off to the load of the group); some
  * randomness spreads equals. @total: the load of the node.
  */
-__noinline u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u64 *total)
+LAB_PART u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u64 *total)
 {
 	u64 best = ~0ull, metric, load, sum = 0;
 	bool has_last = false;
@@ -734,7 +734,7 @@ __noinline u64 ule_lowest_of_node(task_t *t __arg_arena, s32 node, u32 limit, u6
 }
 
 /* The same of the machine: the node with least load that has such a CPU. -1 = none. */
-__noinline s32 ule_lowest_cpu(task_t *t __arg_arena, s32 limit)
+LAB_PART s32 ule_lowest_cpu(task_t *t __arg_arena, s32 limit)
 {
 	u64 best = ~0ull, least = ~0ull, found, total = 0;
 	u32 node;
@@ -754,7 +754,7 @@ __noinline s32 ule_lowest_cpu(task_t *t __arg_arena, s32 limit)
 }
 
 /* sched_pickcpu() */
-__noinline s32 ule_pick_cpu(task_t *t __arg_arena, s32 last, s32 this_cpu, u64 now)
+LAB_PART s32 ule_pick_cpu(task_t *t __arg_arena, s32 last, s32 this_cpu, u64 now)
 {
 	rq_t *rq, *here;
 	u64 found, nr;
@@ -1143,7 +1143,7 @@ void BPF_STRUCT_OPS(ule_exit_task, struct task_struct *p, struct scx_exit_task_a
 		 * Model: without the lock of its thread, which FreeBSD takes. Of two changes
 		 * at once one may be lost, or the past fades once more.
 		 */
-		lab_racy(parent->run_us += t->run_us);
+		lab_racy_set(parent->run_us, parent->run_us + t->run_us);
 		lab_racy(ule_fade(parent));
 	}
 	lab_task_free(p);

@@ -9,9 +9,6 @@
  * A queue holds the tasks that wait; the one that runs is not in it. It belongs
  * to task_cpu() of its tasks, except where the balancer has moved them.
  *
- * Functions that are called from several places are global ones: the verifier looks
- * at each of them once.
- *
  * A policy includes this after <lab/lab.bpf.h>, defines fair_hooks, and calls the
  * functions at the end in its ops.
  */
@@ -183,7 +180,7 @@ static __always_inline void fair_charge(task_t *t, u64 now)
 }
 
 /* The clock follows the least virtual time. */
-__weak int fair_advance(rq_t *rq __arg_arena, u64 now)
+LAB_PART int fair_advance(rq_t *rq __arg_arena, u64 now)
 {
 	bool any = false;
 	s64 least = 0, by;
@@ -210,7 +207,7 @@ __weak int fair_advance(rq_t *rq __arg_arena, u64 now)
 	return 0;
 }
 
-__weak int fair_link(rq_t *rq __arg_arena, task_t *t __arg_arena)
+LAB_PART int fair_link(rq_t *rq __arg_arena, task_t *t __arg_arena)
 {
 	lab_use_arena();
 	alter(t);
@@ -231,7 +228,7 @@ __weak int fair_link(rq_t *rq __arg_arena, task_t *t __arg_arena)
 	return 0;
 }
 
-__weak int fair_unlink(rq_t *rq __arg_arena, task_t *t __arg_arena)
+LAB_PART int fair_unlink(rq_t *rq __arg_arena, task_t *t __arg_arena)
 {
 	lab_use_arena();
 	alter(t);
@@ -250,7 +247,7 @@ __weak int fair_unlink(rq_t *rq __arg_arena, task_t *t __arg_arena)
 #define fair_lock_home(t)	lab_lock_home(t, rq_at)
 
 /* A task leaves the queue it waits in, if it does. */
-__weak int fair_remove(task_t *t __arg_arena)
+LAB_PART int fair_remove(task_t *t __arg_arena)
 {
 	u64 now = scx_bpf_now();
 	unsigned long flags;
@@ -340,7 +337,7 @@ static __always_inline void fair_fork(task_t *t, struct task_struct *p,
 }
 
 /* The task is no CPU's current one, if it was. */
-__weak int fair_not_current(task_t *t __arg_arena)
+LAB_PART int fair_not_current(task_t *t __arg_arena)
 {
 	unsigned long flags;
 	rq_t *rq;
@@ -585,7 +582,7 @@ static __always_inline void fair_quiescent(task_t *t, u64 deq_flags, u64 now)
 }
 
 /* ops.disable, ops.exit_task: the task is not ours any more. */
-__weak int fair_forget(task_t *t __arg_arena)
+LAB_PART int fair_forget(task_t *t __arg_arena)
 {
 	unsigned long flags;
 	rq_t *rq;

@@ -49,7 +49,7 @@ static __always_inline bool fair_may_go(task_t *t, s32 cpu)
  * Moves tasks that have waited for longest, whose weights make up @load, but at
  * most @most; both locks are held. Returns how many went, or FAIR_ALL_BOUND.
  */
-__weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32 most, u64 now)
+LAB_PART s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32 most, u64 now)
 {
 	lab_node_t *pos;
 	bool warm_stay, free = false;
@@ -94,7 +94,7 @@ __weak s32 fair_move(rq_t *from __arg_arena, rq_t *to __arg_arena, u64 load, u32
  * In places [begin, end) of the order but not [but, until): the queue with the
  * greatest load whose tasks wait, other than CPU @except's.
  */
-__weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until, s32 except)
+LAB_PART s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until, s32 except)
 {
 	u64 load, greatest = 0;
 	s32 cpu, busiest = -1;
@@ -122,7 +122,7 @@ __weak s32 fair_busiest(u32 begin, u32 end, u32 but, u32 until, s32 except)
 }
 
 /* Takes one task from the queue of @cpu. Returns how many came, FAIR_ALL_BOUND or FAIR_ENDED. */
-__weak s32 fair_take(rq_t *rq __arg_arena, s32 cpu, u64 now)
+LAB_PART s32 fair_take(rq_t *rq __arg_arena, s32 cpu, u64 now)
 {
 	rq_t *from = rq_at(cpu);
 	s32 moved;
@@ -198,7 +198,7 @@ static __always_inline bool fair_balances(s32 cpu, u32 level, bool idle)
  * Takes half of what the queue of @cpu has more, if that is out of balance. Returns
  * how many came, FAIR_ALL_BOUND or FAIR_ENDED.
  */
-__weak s32 fair_level(rq_t *rq __arg_arena, s32 cpu, u32 level, u64 now)
+LAB_PART s32 fair_level(rq_t *rq __arg_arena, s32 cpu, u32 level, u64 now)
 {
 	u32 l = level & (LAB_NR_LEVELS - 1);
 	u64 own, other, percent;

@@ -87,7 +87,7 @@ static __always_inline bool lab_heap_merge(lab_heap_node_t *a, lab_heap_node_t *
 		return false;
 	rest = a ? a : b;
 	if (rest)
-		lab_unaudited(rest->parent = last);
+		lab_unaudited_set(rest->parent, last);
 	if (last)
 		last->right = rest;
 	else
@@ -100,7 +100,7 @@ static __always_inline bool lab_heap_merge(lab_heap_node_t *a, lab_heap_node_t *
 	if (last)
 		return false;
 	if (root)
-		lab_unaudited(root->parent = parent);
+		lab_unaudited_set(root->parent, parent);
 	*merged = root;
 	return true;
 }
@@ -135,9 +135,9 @@ static __always_inline bool lab_heap_del(lab_heap_t *heap, lab_heap_node_t *node
 	if (!parent)
 		heap->root = merged;
 	else if (lab_unaudited(parent->left == node))
-		lab_unaudited(parent->left = merged);
+		lab_unaudited_set(parent->left, merged);
 	else
-		lab_unaudited(parent->right = merged);
+		lab_unaudited_set(parent->right, merged);
 	/* Ranks above it change as far as they depend on its own. */
 	while (parent) {
 		if (!can_loop)

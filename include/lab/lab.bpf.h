@@ -72,18 +72,18 @@ struct {
 /*
  * LAB_PART int f(...) - a part of an op that the verifier looks at by itself,
  * once, instead of at each call with all that led there. Its parameters are
- * numbers and pointers into the arena (each `type *name LAB_ARENA_ARG`), its
+ * numbers and pointers into the arena (each `type *name __arg_arena`), its
  * value is a number, and it begins with lab_use_arena() if it follows pointers
- * into the arena. LAB_SMALL_PART is one that native code has inline.
+ * into the arena. LAB_SMALL_PART is one that native code has inline. A function
+ * that is static __noinline is no such part: it spares the stack, but the verifier
+ * follows each call of it.
  */
 #ifdef __bpf__
 #define LAB_PART	__noinline
 #define LAB_SMALL_PART	__noinline
-#define LAB_ARENA_ARG	__attribute__((btf_decl_tag("arg:arena")))
 #else
 #define LAB_PART	static __attribute__((noinline))
 #define LAB_SMALL_PART	static __always_inline
-#define LAB_ARENA_ARG
 #endif
 
 /*
@@ -121,13 +121,19 @@ struct {
 
 /*
  * An expression whose plain accesses may race with other CPUs' on purpose, such as
- * a hint that may be wrong: `schedlab sim --check` does not report them. Beside it
- * stands why a torn or old value does no harm.
+ * a hint that may be wrong, and an assignment of this kind: `schedlab sim --check`
+ * does not report them. Beside it stands why a torn or old value does no harm.
  */
 #ifdef __bpf__
 #define lab_racy(expression)		(expression)
+#define lab_racy_set(lvalue, value)	((void)((lvalue) = (value)))
 #else
 #define lab_racy(expression)		lab_host_racy(expression)
+#define lab_racy_set(lvalue, value)	\
+do {					\
+	lab_host_racy_block();		\
+	(lvalue) = (value);		\
+} while (0)
 #endif
 
 #include "option.h"

@@ -35,8 +35,8 @@ static __always_inline void lab_list_link(lab_list_t *list, lab_node_t *node,
 {
 	node->prev = before;
 	node->next = after;
-	lab_unaudited(before->next = node);
-	lab_unaudited(after->prev = node);
+	lab_unaudited_set(before->next, node);
+	lab_unaudited_set(after->prev, node);
 	list->nr++;
 }
 
@@ -57,8 +57,8 @@ static __always_inline void lab_list_del(lab_list_t *list, lab_node_t *node)
 {
 	lab_node_t *before = node->prev, *after = node->next;
 
-	lab_unaudited(before->next = after);
-	lab_unaudited(after->prev = before);
+	lab_unaudited_set(before->next, after);
+	lab_unaudited_set(after->prev, before);
 	node->next = NULL;
 	node->prev = NULL;
 	list->nr--;

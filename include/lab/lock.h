@@ -168,10 +168,10 @@ struct lab_lock_wait __arena_global lab_lock_waits[LAB_MAX_CPUS];
  * iterator and the clock, not can_loop: in ops.dispatch() of Linux 7.2.13 waits
  * bounded by can_loop were seen to end after half a millisecond instead of a
  * quarter of a second (scx_cargo's queued lock does, see docs/schedulers/dss.md).
- * With external linkage, so that the verifier checks the loops once and not at
- * each place where a lock is taken.
+ * A part of its own: the verifier checks the loops once and not at each place where
+ * a lock is taken.
  */
-__weak __noinline bool lab_tas_wait(lab_lock_t *lock __arg_arena)
+LAB_PART bool lab_tas_wait(lab_lock_t *lock __arg_arena)
 {
 	u64 until = bpf_ktime_get_ns() + LAB_LOCK_PATIENCE_NS;
 	u32 round, i;
@@ -213,10 +213,10 @@ static __always_inline bool lab_lock_is_own(lab_lock_t *lock)
 })
 
 /*
- * This CPU will not get the lock: the policy ends, with the culprit's name. With
- * external linkage for the same reason as lab_tas_wait(). Always false.
+ * This CPU will not get the lock: the policy ends, with the culprit's name. Always
+ * false.
  */
-__weak __noinline bool lab_lock_failed(lab_lock_t *lock __arg_arena)
+LAB_PART bool lab_lock_failed(lab_lock_t *lock __arg_arena)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	struct lab_lock_wait __arena *own = &lab_lock_waits[cpu & (LAB_MAX_CPUS - 1)];
@@ -275,10 +275,10 @@ static __always_inline void lab_lock_taken(lab_lock_t *lock, u64 here)
 }
 
 /*
- * The lock is not free: waits for it, or ends the policy. With external linkage
- * for the same reason as lab_tas_wait(). What this CPU waits for is noted.
+ * The lock is not free: waits for it, or ends the policy. What this CPU waits for is
+ * noted.
  */
-__weak __noinline bool lab_lock_wait(lab_lock_t *lock __arg_arena)
+LAB_PART bool lab_lock_wait(lab_lock_t *lock __arg_arena)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	u64 asked = bpf_ktime_get_ns(), waited;

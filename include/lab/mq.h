@@ -297,7 +297,7 @@ static __always_inline void mq_delete(task_t *t)
 				linux24_mark(home, true);
 		}
 	}
-	lab_unaudited(t->old.leaving = false);
+	lab_unaudited_set(t->old.leaving, false);
 	lab_unaudited(lab_post(t->old.takeable, false));
 }
 
@@ -307,7 +307,7 @@ static __always_inline lab_lock_t *mq_lock_of(s32 home)
 }
 
 /* Takes the task out of whatever queue it is in; no lock is held. */
-LAB_PART int mq_detach(task_t *t LAB_ARENA_ARG)
+LAB_PART int mq_detach(task_t *t __arg_arena)
 {
 	unsigned long flags;
 	lab_lock_t *lock;
@@ -415,7 +415,7 @@ static __always_inline s32 mq_next_target(task_t *t, s32 na, bool realtime, u32 
  * The task waits, linked in the queue of @own or not; the lock of that queue
  * is held. True: it is now in the queue of another CPU.
  */
-LAB_PART int mq_place(task_t *t LAB_ARENA_ARG, s32 own, u32 number, u32 threshold)
+LAB_PART int mq_place(task_t *t __arg_arena, s32 own, u32 number, u32 threshold)
 {
 	cpu_t *c = cpu_at(own);
 	linux24_task_t *curr;
@@ -527,7 +527,7 @@ static __always_inline void mq_consider_second(choice_t *choice, task_t *t, s32 
 }
 
 /* First phase: the own queue, the previous task first if it may go on. False: the budget ran out. */
-LAB_PART int mq_local(s32 cpu, task_t *prev LAB_ARENA_ARG, u32 number)
+LAB_PART int mq_local(s32 cpu, task_t *prev __arg_arena, u32 number)
 {
 	choice_t *choice = choice_at(cpu);
 	queue_t *q = queue_at(cpu);
@@ -651,7 +651,7 @@ LAB_PART int mq_global(s32 cpu, s32 value, u32 number, bool repairs)
 }
 
 /* The best real-time task that may run here, the previous one first. Its queue's lock is held. */
-LAB_PART int mq_best_realtime(s32 cpu, task_t *prev LAB_ARENA_ARG)
+LAB_PART int mq_best_realtime(s32 cpu, task_t *prev __arg_arena)
 {
 	s32 value = MQ_NOTHING;
 	task_t *best = NULL, *t;

@@ -83,7 +83,7 @@ static __always_inline void mq_fork(task_t *t, struct task_struct *p,
 }
 
 /* Real-time tasks of a pool wait in one list, whichever CPU of it they ran on. */
-LAB_PART int mq_enqueue_realtime(task_t *t LAB_ARENA_ARG, bool place, u32 threshold)
+LAB_PART int mq_enqueue_realtime(task_t *t __arg_arena, bool place, u32 threshold)
 {
 	u32 number = pool_of_cpu(t->lab.cpu), at = ~0u;
 	pool_t *pool = pool_at(number);

@@ -190,11 +190,10 @@ static __always_inline void rq_wake_idle(void)
 /*
  * Address of the first task of an array, from a level on, that the queue's CPU
  * may run: one that waits, or @prev, which it runs. That is the first task,
- * unless a mask forbids it. With external linkage, so that the verifier checks
- * the loops once and not at each call.
+ * unless a mask forbids it.
  */
-__weak __noinline u64 rq_first(lab_rq_t *rq __arg_arena, lab_prio_array_t *array __arg_arena,
-			       u32 from, lab_rq_task_t *prev __arg_arena)
+LAB_PART u64 rq_first(lab_rq_t *rq __arg_arena, lab_prio_array_t *array __arg_arena,
+		      u32 from, lab_rq_task_t *prev __arg_arena)
 {
 	lab_rq_task_t *t;
 	lab_list_t *list;
@@ -232,8 +231,8 @@ static __always_inline void rq_add(lab_rq_t *rq, lab_rq_task_t *t)
 static __always_inline void rq_del(lab_rq_t *rq, lab_rq_task_t *t)
 {
 	/* alter() pays for what is known of it, if there is anything to do. */
-	lab_unaudited(t->leaving = false);
-	lab_unaudited(t->takeable = false);
+	lab_unaudited_set(t->leaving, false);
+	lab_unaudited_set(t->takeable, false);
 	if (!lab_unaudited(t->linked))
 		return;
 	alter(t);

@@ -7,8 +7,7 @@
  * logarithm of the number of nodes. The caller holds the lock of the tree.
  *
  * Among equal keys the one added later stands behind. Nodes lie in lines of
- * their own and are touched here. The long functions are global ones: the verifier
- * looks at them once, not at every place from where they are called.
+ * their own and are touched here.
  *
  * Model: the nodes on the way down to a place, those that rotate and the one that
  * comes or goes are charged. What changes beside that way (colours, least values,
@@ -153,7 +152,7 @@ static __always_inline void lab_rb_balance_added(lab_rb_tree_t *tree, lab_rb_nod
  * lab_rb_add - links a node whose key and value are set. False: the loop budget
  * ran out and it is not linked.
  */
-__weak bool lab_rb_add(lab_rb_tree_t *tree __arg_arena, lab_rb_node_t *node __arg_arena)
+LAB_PART bool lab_rb_add(lab_rb_tree_t *tree __arg_arena, lab_rb_node_t *node __arg_arena)
 {
 	lab_rb_node_t *parent = NULL, *pos;
 	bool first = true;
@@ -274,7 +273,7 @@ static __always_inline void lab_rb_balance_taken(lab_rb_tree_t *tree, lab_rb_nod
 }
 
 /* Takes a linked node out. */
-__weak int lab_rb_del(lab_rb_tree_t *tree __arg_arena, lab_rb_node_t *node __arg_arena)
+LAB_PART int lab_rb_del(lab_rb_tree_t *tree __arg_arena, lab_rb_node_t *node __arg_arena)
 {
 	lab_rb_node_t *moved, *parent, *heir;
 	bool red;
@@ -322,7 +321,7 @@ __weak int lab_rb_del(lab_rb_tree_t *tree __arg_arena, lab_rb_node_t *node __arg
  * lab_rb_first_within - of the nodes whose value is at most @bound, the first in
  * order: @tree->found, NULL: none. Sets @tree->steps.
  */
-__weak int lab_rb_find_within(lab_rb_tree_t *tree __arg_arena, s64 bound)
+LAB_PART int lab_rb_find_within(lab_rb_tree_t *tree __arg_arena, s64 bound)
 {
 	lab_rb_node_t *pos, *before;
 

@@ -5,8 +5,7 @@
  * nodes (up to some hundreds of them), the first node is at hand, and taking one
  * out costs at most a step per level. The caller holds the lock of the list.
  *
- * Among equal keys the one added later stands behind. Nodes are touched here. The
- * long functions are global ones: the verifier looks at them once.
+ * Among equal keys the one added later stands behind. Nodes are touched here.
  *
  * Model: nothing is charged for the node before which the way ends in a level, of
  * which a key is read and a link is written: lab_unaudited().
@@ -62,7 +61,7 @@ static __always_inline u32 lab_skip_height(lab_skip_list_t *list)
 }
 
 /* Links a node whose key is set. False: the loop budget ran out and it is not linked. */
-__weak bool lab_skip_add(lab_skip_list_t *list __arg_arena, lab_skip_node_t *node __arg_arena)
+LAB_PART bool lab_skip_add(lab_skip_list_t *list __arg_arena, lab_skip_node_t *node __arg_arena)
 {
 	lab_skip_node_t *pos, *after, *head;
 	u32 height;
@@ -102,7 +101,7 @@ __weak bool lab_skip_add(lab_skip_list_t *list __arg_arena, lab_skip_node_t *nod
 		pos = node->prev[level];
 		lab_touch(pos, true);
 		node->next[level] = pos->next[level];
-		lab_unaudited(pos->next[level]->prev[level] = node);
+		lab_unaudited_set(pos->next[level]->prev[level], node);
 		pos->next[level] = node;
 	}
 	list->nr++;
@@ -110,7 +109,7 @@ __weak bool lab_skip_add(lab_skip_list_t *list __arg_arena, lab_skip_node_t *nod
 }
 
 /* Takes a linked node out. */
-__weak int lab_skip_del(lab_skip_list_t *list __arg_arena, lab_skip_node_t *node __arg_arena)
+LAB_PART int lab_skip_del(lab_skip_list_t *list __arg_arena, lab_skip_node_t *node __arg_arena)
 {
 	u32 level, levels;
 
@@ -122,7 +121,7 @@ __weak int lab_skip_del(lab_skip_list_t *list __arg_arena, lab_skip_node_t *node
 			break;
 		lab_touch(node->prev[level], true);
 		node->prev[level]->next[level] = node->next[level];
-		lab_unaudited(node->next[level]->prev[level] = node->prev[level]);
+		lab_unaudited_set(node->next[level]->prev[level], node->prev[level]);
 	}
 	for (level = LAB_SKIP_LEVELS - 1; level > 0; level--) {
 		if (list->levels == level + 1 && list->head.next[level] == &list->head)

@@ -133,10 +133,14 @@ LAB_INLINE void lab_race_resume(bool *paused)
 	lab_host->racy(lab_host, false);
 }
 
-/* The expression, whose accesses may race on purpose. */
+/* The rest of the block, whose accesses may race on purpose. */
+#define lab_host_racy_block()							\
+	bool ___racy __attribute__((cleanup(lab_race_resume))) = lab_race_pause()
+
+/* The expression, likewise. */
 #define lab_host_racy(expression)						\
 ({										\
-	bool ___racy __attribute__((cleanup(lab_race_resume))) = lab_race_pause(); \
+	lab_host_racy_block();							\
 	(expression);								\
 })
 
@@ -169,6 +173,7 @@ LAB_INLINE void lab_audit_resume(bool *paused)
 
 #define lab_host_unaudited_block()	((void)0)
 #define lab_host_unaudited(expression)	(expression)
+#define lab_host_racy_block()		((void)0)
 #define lab_host_racy(expression)	(expression)
 #define lab_host_once(lvalue)		(lvalue)
 #define lab_host_atomic_access(pointer, access, order) ((void)0)

@@ -117,7 +117,7 @@ static __noinline int step(void)
 	return 0;
 }
 
-__weak int plant(void)
+LAB_PART int plant(void)
 {
 	lab_use_arena();
 	world.arrays.active = !world.arrays.active;

@@ -34,7 +34,7 @@ static __always_inline u64 rank_of(lab_heap_node_t *node)
 }
 
 /* Whether the node of an item is where a node of such a tree can be. */
-__noinline bool in_order(u32 i)
+LAB_PART bool in_order(u32 i)
 {
 	lab_heap_node_t *node, *parent;
 	u64 left, right;
@@ -58,7 +58,7 @@ __noinline bool in_order(u32 i)
 	return node == world.heap.root;
 }
 
-__noinline bool same(void)
+LAB_PART bool same(void)
 {
 	u32 i;
 
@@ -83,7 +83,7 @@ __noinline bool same(void)
 }
 
 /* Adds or takes out an item; every other time the greatest. False: the heap gave up. */
-__noinline bool step(void)
+LAB_PART bool step(void)
 {
 	lab_heap_node_t *first;
 	u32 i, n;
@@ -109,7 +109,7 @@ __noinline bool step(void)
 			    world.model[n & (NODES - 1)]);
 }
 
-__weak int plant(void)
+LAB_PART int plant(void)
 {
 	lab_use_arena();
 	world.heap.root->rank++;

@@ -60,7 +60,7 @@ static __noinline bool step(void)
 	}
 }
 
-__weak int plant(void)
+LAB_PART int plant(void)
 {
 	lab_use_arena();
 	world.lock.word += LAB_TAS_WAITER;

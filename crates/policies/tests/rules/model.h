@@ -18,7 +18,7 @@ UEI_DEFINE(uei);
 const volatile u32 fault_before;
 
 /* Breaks the structure, so that the next comparison must see it. */
-int plant(void);
+LAB_PART int plant(void);
 
 /* In the arena, where the verifier does not follow values. */
 struct model_run {

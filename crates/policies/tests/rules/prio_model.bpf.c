@@ -153,7 +153,7 @@ static __noinline int step(void)
 	return 0;
 }
 
-__weak int plant(void)
+LAB_PART int plant(void)
 {
 	lab_use_arena();
 	modelled(0)->node.prev = NULL;

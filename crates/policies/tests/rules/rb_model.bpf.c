@@ -83,7 +83,7 @@ static __noinline lab_rb_node_t *model_within(s64 bound)
 }
 
 /* Whether the tree is the model. */
-__weak bool same(void)
+LAB_PART bool same(void)
 {
 	lab_rb_node_t *pos, *want;
 	u32 i, height = 0, nr;
@@ -118,7 +118,7 @@ __weak bool same(void)
 }
 
 /* Global, as same() is: the verifier looks at it by itself. */
-__weak int step(void)
+LAB_PART int step(void)
 {
 	struct item __arena *item;
 	u32 number, i;
@@ -149,7 +149,7 @@ __weak int step(void)
 	return 0;
 }
 
-__weak int plant(void)
+LAB_PART int plant(void)
 {
 	lab_use_arena();
 	world.tree.root->least++;

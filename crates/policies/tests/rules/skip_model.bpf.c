@@ -59,7 +59,7 @@ static __noinline bool level_is_right(u32 level)
 }
 
 /* Whether the list is the model. */
-__weak bool same(void)
+LAB_PART bool same(void)
 {
 	lab_skip_node_t *pos;
 	u32 i, level;
@@ -79,7 +79,7 @@ __weak bool same(void)
 }
 
 /* Global, as same() is: the verifier looks at it by itself. */
-__weak int step(void)
+LAB_PART int step(void)
 {
 	struct item __arena *item;
 	u32 number, i;
@@ -109,7 +109,7 @@ __weak int step(void)
 	return 0;
 }
 
-__weak int plant(void)
+LAB_PART int plant(void)
 {
 	lab_use_arena();
 	modelled(0)->prev[0] = NULL;
