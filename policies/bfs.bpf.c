@@ -156,6 +156,17 @@ static __always_inline task_t *bfs_choose(s32 cpu, task_t *prev, u64 now)
  * Ops, in the order of a task's life.
  */
 
+s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	task_t *t = task_new(p);
+
+	if (!t)
+		return -ENOMEM;
+	dl_init_task(t, p, dl_forker(args));
+	return 0;
+}
+
 s32 BPF_STRUCT_OPS(bfs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	/* The first CPU to look takes it: enqueue kicks one. */
@@ -261,26 +272,6 @@ void BPF_STRUCT_OPS(bfs_running, struct task_struct *p)
 	dl_running(t);
 }
 
-void BPF_STRUCT_OPS(bfs_stopping, struct task_struct *p, bool runnable)
-{
-	task_t *t = task_of(p);
-	unsigned long flags;
-
-	if (!t)
-		return;
-	lab_irq_save(flags);
-	dl_charge(t, scx_bpf_now());
-	lab_irq_restore(flags);
-}
-
-void BPF_STRUCT_OPS(bfs_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		dl_quiescent(t, deq_flags);
-}
-
 void BPF_STRUCT_OPS(bfs_tick, struct task_struct *p)
 {
 	task_t *t = task_of(p);
@@ -320,15 +311,24 @@ void BPF_STRUCT_OPS(bfs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	lab_cpu_release();
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init_task, struct task_struct *p,
-			     struct scx_init_task_args *args)
+void BPF_STRUCT_OPS(bfs_stopping, struct task_struct *p, bool runnable)
 {
-	task_t *t = task_new(p);
+	task_t *t = task_of(p);
+	unsigned long flags;
 
 	if (!t)
-		return -ENOMEM;
-	dl_init_task(t, p, dl_forker(args));
-	return 0;
+		return;
+	lab_irq_save(flags);
+	dl_charge(t, scx_bpf_now());
+	lab_irq_restore(flags);
+}
+
+void BPF_STRUCT_OPS(bfs_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		dl_quiescent(t, deq_flags);
 }
 
 /* It leaves for a scheduling class that is not ours. */
@@ -372,21 +372,21 @@ void BPF_STRUCT_OPS(bfs_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(bfs_ops,
+	       .init_task		= (void *)bfs_init_task,
 	       .select_cpu		= (void *)bfs_select_cpu,
 	       .enqueue			= (void *)bfs_enqueue,
 	       .dequeue			= (void *)bfs_dequeue,
 	       .dispatch		= (void *)bfs_dispatch,
-	       .tick			= (void *)bfs_tick,
 	       .running			= (void *)bfs_running,
-	       .stopping		= (void *)bfs_stopping,
-	       .quiescent		= (void *)bfs_quiescent,
+	       .tick			= (void *)bfs_tick,
 	       .yield			= (void *)bfs_yield,
 	       .set_weight		= (void *)bfs_set_weight,
 	       .set_cpumask		= (void *)bfs_set_cpumask,
 	       .cpu_release		= (void *)bfs_cpu_release,
-	       .init_task		= (void *)bfs_init_task,
-	       .exit_task		= (void *)bfs_exit_task,
+	       .stopping		= (void *)bfs_stopping,
+	       .quiescent		= (void *)bfs_quiescent,
 	       .disable			= (void *)bfs_disable,
+	       .exit_task		= (void *)bfs_exit_task,
 	       .init			= (void *)bfs_init,
 	       .exit			= (void *)bfs_exit,
 	       .name			= "bfs");

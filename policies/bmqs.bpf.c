@@ -472,6 +472,23 @@ LAB_RESCUE(bmqs_nr_of, bmqs_idle_for_rescue, bmqs_rescue);
  * Ops, in the order of a task's life.
  */
 
+/* fork(): parent and child share the parent's remaining ticks; the child goes to the shortest queue. */
+s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *forker = bpf_get_current_task_btf();
+	task_t *t = task_new(p);
+	s32 cpu;
+
+	if (!t)
+		return -ENOMEM;
+	lab_note_higher(p);
+	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
+	cpu = args->fork ? bmqs_shortest(t, t->lab.cpu) : t->lab.cpu;
+	bmqs_settle(t, cpu);
+	return 0;
+}
+
 /* Only the previous CPU: where a task goes is settled under a lock, in enqueue. */
 s32 BPF_STRUCT_OPS(bmqs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -656,38 +673,6 @@ void BPF_STRUCT_OPS(bmqs_running, struct task_struct *p)
 	t->in_ns = t->old.started_ns;
 }
 
-void BPF_STRUCT_OPS(bmqs_stopping, struct task_struct *p, bool runnable)
-{
-	u64 now = scx_bpf_now();
-	task_t *t = task_of(p);
-
-	if (!t)
-		return;
-	if (charge == CHARGE_RUNTIME)
-		linux24_charge(&t->old, now);
-	t->horizon = bmqs_horizon(t->horizon, t->in_ns / LINUX24_TICK_NS, now / LINUX24_TICK_NS);
-}
-
-void BPF_STRUCT_OPS(bmqs_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	s32 cpu = bpf_get_smp_processor_id();
-	queue_t *q = queue_at(cpu);
-	cpu_t *c = cpu_at(cpu);
-	task_t *t = task_of(p);
-	unsigned long flags;
-
-	if (!t || !linux24_blocks(&t->old, deq_flags))
-		return;
-	if (c->leaving) {
-		/* This CPU has run a task from its local queue since. */
-		if (!lab_lock_irqsave(&q->lock, flags))
-			return;
-		bmqs_unlink_leaving(c, cpu);
-		lab_unlock_irqrestore(&q->lock, flags);
-	}
-	linux24_leaves(c, &t->old);
-}
-
 void BPF_STRUCT_OPS(bmqs_tick, struct task_struct *p)
 {
 	task_t *t = task_of(p);
@@ -735,21 +720,36 @@ void BPF_STRUCT_OPS(bmqs_cpu_release, s32 cpu, struct scx_cpu_release_args *args
 	lab_cpu_release();
 }
 
-/* fork(): parent and child share the parent's remaining ticks; the child goes to the shortest queue. */
-s32 BPF_STRUCT_OPS_SLEEPABLE(bmqs_init_task, struct task_struct *p,
-			     struct scx_init_task_args *args)
+void BPF_STRUCT_OPS(bmqs_stopping, struct task_struct *p, bool runnable)
 {
-	struct task_struct *forker = bpf_get_current_task_btf();
-	task_t *t = task_new(p);
-	s32 cpu;
+	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
 
 	if (!t)
-		return -ENOMEM;
-	lab_note_higher(p);
-	linux24_fork(&t->old, p, args, forker, BASE_LINUX_2_4);
-	cpu = args->fork ? bmqs_shortest(t, t->lab.cpu) : t->lab.cpu;
-	bmqs_settle(t, cpu);
-	return 0;
+		return;
+	if (charge == CHARGE_RUNTIME)
+		linux24_charge(&t->old, now);
+	t->horizon = bmqs_horizon(t->horizon, t->in_ns / LINUX24_TICK_NS, now / LINUX24_TICK_NS);
+}
+
+void BPF_STRUCT_OPS(bmqs_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+	queue_t *q = queue_at(cpu);
+	cpu_t *c = cpu_at(cpu);
+	task_t *t = task_of(p);
+	unsigned long flags;
+
+	if (!t || !linux24_blocks(&t->old, deq_flags))
+		return;
+	if (c->leaving) {
+		/* This CPU has run a task from its local queue since. */
+		if (!lab_lock_irqsave(&q->lock, flags))
+			return;
+		bmqs_unlink_leaving(c, cpu);
+		lab_unlock_irqrestore(&q->lock, flags);
+	}
+	linux24_leaves(c, &t->old);
 }
 
 /* It leaves for a scheduling class that is not ours. */
@@ -804,21 +804,21 @@ void BPF_STRUCT_OPS(bmqs_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(bmqs_ops,
+	       .init_task		= (void *)bmqs_init_task,
 	       .select_cpu		= (void *)bmqs_select_cpu,
 	       .enqueue			= (void *)bmqs_enqueue,
 	       .dequeue			= (void *)bmqs_dequeue,
 	       .dispatch		= (void *)bmqs_dispatch,
-	       .tick			= (void *)bmqs_tick,
 	       .running			= (void *)bmqs_running,
-	       .stopping		= (void *)bmqs_stopping,
-	       .quiescent		= (void *)bmqs_quiescent,
+	       .tick			= (void *)bmqs_tick,
 	       .yield			= (void *)bmqs_yield,
 	       .set_weight		= (void *)bmqs_set_weight,
 	       .set_cpumask		= (void *)bmqs_set_cpumask,
 	       .cpu_release		= (void *)bmqs_cpu_release,
-	       .init_task		= (void *)bmqs_init_task,
-	       .exit_task		= (void *)bmqs_exit_task,
+	       .stopping		= (void *)bmqs_stopping,
+	       .quiescent		= (void *)bmqs_quiescent,
 	       .disable			= (void *)bmqs_disable,
+	       .exit_task		= (void *)bmqs_exit_task,
 	       .init			= (void *)bmqs_init,
 	       .exit			= (void *)bmqs_exit,
 	       .name			= "bmqs");

@@ -746,6 +746,24 @@ static __always_inline void feature_charge(task_t *t, u64 now)
 	t->turn_ns += ran;
 }
 
+s32 BPF_STRUCT_OPS_SLEEPABLE(feature_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	task_t *t = task_new(p);
+
+	if (!t)
+		return -ENOMEM;
+	rq_refresh(&t->q, p);
+	t->q.home = t->clock = scx_bpf_task_cpu(p);
+	t->q.asleep = true;
+	t->q.fresh = true;
+	lab_note_higher(p);
+	t->runtime = lab_read(feature_rq(t->clock)->clock);
+	t->load = FEATURE_LOAD;
+	t->window_ns = t->seen_ns = scx_bpf_now();
+	return 0;
+}
+
 s32 BPF_STRUCT_OPS(feature_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	task_t *t = task_of(p);
@@ -908,24 +926,6 @@ void BPF_STRUCT_OPS(feature_running, struct task_struct *p)
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 
-void BPF_STRUCT_OPS(feature_stopping, struct task_struct *p, bool runnable)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		feature_charge(t, scx_bpf_now());
-}
-
-void BPF_STRUCT_OPS(feature_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (!t || !rq_quiescent(&t->q, deq_flags))
-		return;
-	t->turn_ns = 0;
-	feature_use((rq_t *)rq_this(), t, scx_bpf_now(), true);
-}
-
 void BPF_STRUCT_OPS(feature_tick, struct task_struct *p)
 {
 	u64 now = scx_bpf_now();
@@ -981,22 +981,22 @@ void BPF_STRUCT_OPS(feature_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 	lab_cpu_release();
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(feature_init_task, struct task_struct *p,
-			     struct scx_init_task_args *args)
+void BPF_STRUCT_OPS(feature_stopping, struct task_struct *p, bool runnable)
 {
-	task_t *t = task_new(p);
+	task_t *t = task_of(p);
 
-	if (!t)
-		return -ENOMEM;
-	rq_refresh(&t->q, p);
-	t->q.home = t->clock = scx_bpf_task_cpu(p);
-	t->q.asleep = true;
-	t->q.fresh = true;
-	lab_note_higher(p);
-	t->runtime = lab_read(feature_rq(t->clock)->clock);
-	t->load = FEATURE_LOAD;
-	t->window_ns = t->seen_ns = scx_bpf_now();
-	return 0;
+	if (t)
+		feature_charge(t, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(feature_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (!t || !rq_quiescent(&t->q, deq_flags))
+		return;
+	t->turn_ns = 0;
+	feature_use((rq_t *)rq_this(), t, scx_bpf_now(), true);
 }
 
 static __always_inline void feature_forget(task_t *t)
@@ -1060,20 +1060,20 @@ void BPF_STRUCT_OPS(feature_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(feature_ops,
+	       .init_task		= (void *)feature_init_task,
 	       .select_cpu		= (void *)feature_select_cpu,
 	       .enqueue			= (void *)feature_enqueue,
 	       .dequeue			= (void *)feature_dequeue,
 	       .dispatch		= (void *)feature_dispatch,
-	       .tick			= (void *)feature_tick,
 	       .running			= (void *)feature_running,
-	       .stopping		= (void *)feature_stopping,
-	       .quiescent		= (void *)feature_quiescent,
+	       .tick			= (void *)feature_tick,
 	       .yield			= (void *)feature_yield,
 	       .set_cpumask		= (void *)feature_set_cpumask,
 	       .cpu_release		= (void *)feature_cpu_release,
-	       .init_task		= (void *)feature_init_task,
-	       .exit_task		= (void *)feature_exit_task,
+	       .stopping		= (void *)feature_stopping,
+	       .quiescent		= (void *)feature_quiescent,
 	       .disable			= (void *)feature_disable,
+	       .exit_task		= (void *)feature_exit_task,
 	       .init			= (void *)feature_init,
 	       .exit			= (void *)feature_exit,
 	       .name			= "feature");

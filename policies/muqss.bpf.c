@@ -297,6 +297,17 @@ static __noinline int muqss_choose(s32 cpu, task_t *prev)
  * Ops, in the order of a task's life.
  */
 
+s32 BPF_STRUCT_OPS_SLEEPABLE(muqss_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	task_t *t = task_new(p);
+
+	if (!t)
+		return -ENOMEM;
+	dl_init_task(&t->dl, p, dl_forker(args));
+	return 0;
+}
+
 /* The closest idle CPU, else the one it last ran on: others look into its queue anyway. */
 s32 BPF_STRUCT_OPS(muqss_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -424,26 +435,6 @@ void BPF_STRUCT_OPS(muqss_running, struct task_struct *p)
 	dl_running(&t->dl);
 }
 
-void BPF_STRUCT_OPS(muqss_stopping, struct task_struct *p, bool runnable)
-{
-	task_t *t = task_of(p);
-	unsigned long flags;
-
-	if (!t)
-		return;
-	lab_irq_save(flags);
-	dl_charge(&t->dl, scx_bpf_now());
-	lab_irq_restore(flags);
-}
-
-void BPF_STRUCT_OPS(muqss_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		dl_quiescent(&t->dl, deq_flags);
-}
-
 void BPF_STRUCT_OPS(muqss_tick, struct task_struct *p)
 {
 	task_t *t = task_of(p);
@@ -483,15 +474,24 @@ void BPF_STRUCT_OPS(muqss_cpu_release, s32 cpu, struct scx_cpu_release_args *arg
 	lab_cpu_release();
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(muqss_init_task, struct task_struct *p,
-			     struct scx_init_task_args *args)
+void BPF_STRUCT_OPS(muqss_stopping, struct task_struct *p, bool runnable)
 {
-	task_t *t = task_new(p);
+	task_t *t = task_of(p);
+	unsigned long flags;
 
 	if (!t)
-		return -ENOMEM;
-	dl_init_task(&t->dl, p, dl_forker(args));
-	return 0;
+		return;
+	lab_irq_save(flags);
+	dl_charge(&t->dl, scx_bpf_now());
+	lab_irq_restore(flags);
+}
+
+void BPF_STRUCT_OPS(muqss_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		dl_quiescent(&t->dl, deq_flags);
 }
 
 /* It leaves for a scheduling class that is not ours. */
@@ -543,21 +543,21 @@ void BPF_STRUCT_OPS(muqss_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(muqss_ops,
+	       .init_task		= (void *)muqss_init_task,
 	       .select_cpu		= (void *)muqss_select_cpu,
 	       .enqueue			= (void *)muqss_enqueue,
 	       .dequeue			= (void *)muqss_dequeue,
 	       .dispatch		= (void *)muqss_dispatch,
-	       .tick			= (void *)muqss_tick,
 	       .running			= (void *)muqss_running,
-	       .stopping		= (void *)muqss_stopping,
-	       .quiescent		= (void *)muqss_quiescent,
+	       .tick			= (void *)muqss_tick,
 	       .yield			= (void *)muqss_yield,
 	       .set_weight		= (void *)muqss_set_weight,
 	       .set_cpumask		= (void *)muqss_set_cpumask,
 	       .cpu_release		= (void *)muqss_cpu_release,
-	       .init_task		= (void *)muqss_init_task,
-	       .exit_task		= (void *)muqss_exit_task,
+	       .stopping		= (void *)muqss_stopping,
+	       .quiescent		= (void *)muqss_quiescent,
 	       .disable			= (void *)muqss_disable,
+	       .exit_task		= (void *)muqss_exit_task,
 	       .init			= (void *)muqss_init,
 	       .exit			= (void *)muqss_exit,
 	       .name			= "muqss");

@@ -768,6 +768,55 @@ static __always_inline u32 o26_woken_by(void)
 	return current_p && current_p->pid ? WOKEN_BY_TASK : WOKEN_BY_INTERRUPT;
 }
 
+/* fork(): parent and child share what is left of the slice. */
+static __always_inline void o26_fork(task_t *t, task_t *parent, u64 now)
+{
+	unsigned long flags;
+	rq_t *rq;
+
+	lab_parent_set(&t->parent, &parent->lab);
+	t->q.fresh = true;
+	t->first_slice = true;
+	t->sleep_avg = o26_child_sleep(parent->sleep_avg);
+	t->prio = o26_prio(t->q.nice, t->sleep_avg);
+	t->left_ns = parent->left_ns - parent->left_ns / 2;
+	parent->left_ns /= 2;
+	if (parent->left_ns >= O26_TICK_NS || o26_is_rt(parent))
+		return;
+	/* Less than a tick is left, and charged at once: the slice has ended. */
+	lab_irq_save(flags);
+	rq = o26_rq(rq_lock_home(&parent->q));
+	if (rq) {
+		if (parent->q.linked)
+			o26_expire(rq, parent, now);
+		else
+			parent->left_ns = o26_full_slice(parent);
+		rq_mark(&rq->q);
+		lab_unlock(&rq->q.lock);
+	}
+	lab_irq_restore(flags);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(o26_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_struct *current_p = bpf_get_current_task_btf();
+	task_t *t = task_new(p), *parent = NULL;
+	u64 now = scx_bpf_now();
+
+	if (!t)
+		return -ENOMEM;
+	rq_new_task(&t->q, p);
+	t->left_ns = o26_full_slice(t);
+	t->prio = o26_prio(t->q.nice, 0);
+	t->prio_nice = t->q.nice;
+	t->stamp = now;
+	if (args->fork && current_p && current_p->pid)
+		parent = task_of(current_p);
+	if (parent)
+		o26_fork(t, parent, now);
+	return 0;
+}
+
 s32 BPF_STRUCT_OPS(o26_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	task_t *t = task_of(p);
@@ -923,24 +972,6 @@ void BPF_STRUCT_OPS(o26_running, struct task_struct *p)
 	t->stamp = t->q.started_ns;
 }
 
-void BPF_STRUCT_OPS(o26_stopping, struct task_struct *p, bool runnable)
-{
-	task_t *t = task_of(p);
-
-	if (!t)
-		return;
-	o26_charge(t, scx_bpf_now());
-	o26_account(t, scx_bpf_now());
-}
-
-void BPF_STRUCT_OPS(o26_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		rq_quiescent(&t->q, deq_flags);
-}
-
 /* scheduler_tick() of the running task, `before_ns` of whose slice were left at the last one. */
 static __always_inline void o26_tick_task(rq_t *rq, task_t *t, struct task_struct *p, u64 now,
 					  u64 before_ns)
@@ -1034,53 +1065,22 @@ void BPF_STRUCT_OPS(o26_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	lab_cpu_release();
 }
 
-/* fork(): parent and child share what is left of the slice. */
-static __always_inline void o26_fork(task_t *t, task_t *parent, u64 now)
+void BPF_STRUCT_OPS(o26_stopping, struct task_struct *p, bool runnable)
 {
-	unsigned long flags;
-	rq_t *rq;
-
-	lab_parent_set(&t->parent, &parent->lab);
-	t->q.fresh = true;
-	t->first_slice = true;
-	t->sleep_avg = o26_child_sleep(parent->sleep_avg);
-	t->prio = o26_prio(t->q.nice, t->sleep_avg);
-	t->left_ns = parent->left_ns - parent->left_ns / 2;
-	parent->left_ns /= 2;
-	if (parent->left_ns >= O26_TICK_NS || o26_is_rt(parent))
-		return;
-	/* Less than a tick is left, and charged at once: the slice has ended. */
-	lab_irq_save(flags);
-	rq = o26_rq(rq_lock_home(&parent->q));
-	if (rq) {
-		if (parent->q.linked)
-			o26_expire(rq, parent, now);
-		else
-			parent->left_ns = o26_full_slice(parent);
-		rq_mark(&rq->q);
-		lab_unlock(&rq->q.lock);
-	}
-	lab_irq_restore(flags);
-}
-
-s32 BPF_STRUCT_OPS_SLEEPABLE(o26_init_task, struct task_struct *p, struct scx_init_task_args *args)
-{
-	struct task_struct *current_p = bpf_get_current_task_btf();
-	task_t *t = task_new(p), *parent = NULL;
-	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
 
 	if (!t)
-		return -ENOMEM;
-	rq_new_task(&t->q, p);
-	t->left_ns = o26_full_slice(t);
-	t->prio = o26_prio(t->q.nice, 0);
-	t->prio_nice = t->q.nice;
-	t->stamp = now;
-	if (args->fork && current_p && current_p->pid)
-		parent = task_of(current_p);
-	if (parent)
-		o26_fork(t, parent, now);
-	return 0;
+		return;
+	o26_charge(t, scx_bpf_now());
+	o26_account(t, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(o26_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		rq_quiescent(&t->q, deq_flags);
 }
 
 /* It leaves for a scheduling class that is not ours. */
@@ -1151,20 +1151,20 @@ void BPF_STRUCT_OPS(o26_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(o1_26_ops,
+	       .init_task		= (void *)o26_init_task,
 	       .select_cpu		= (void *)o26_select_cpu,
 	       .enqueue			= (void *)o26_enqueue,
 	       .dequeue			= (void *)o26_dequeue,
 	       .dispatch		= (void *)o26_dispatch,
-	       .tick			= (void *)o26_tick,
 	       .running			= (void *)o26_running,
-	       .stopping		= (void *)o26_stopping,
-	       .quiescent		= (void *)o26_quiescent,
+	       .tick			= (void *)o26_tick,
 	       .yield			= (void *)o26_yield,
 	       .set_cpumask		= (void *)o26_set_cpumask,
 	       .cpu_release		= (void *)o26_cpu_release,
-	       .init_task		= (void *)o26_init_task,
-	       .exit_task		= (void *)o26_exit_task,
+	       .stopping		= (void *)o26_stopping,
+	       .quiescent		= (void *)o26_quiescent,
 	       .disable			= (void *)o26_disable,
+	       .exit_task		= (void *)o26_exit_task,
 	       .init			= (void *)o26_init,
 	       .exit			= (void *)o26_exit,
 	       .name			= "o1_26");

@@ -526,6 +526,59 @@ static __always_inline bool o1_choose(rq_t *rq, task_t *prev, task_t **chosen)
  * Ops, in the order of a task's life.
  */
 
+/* fork(): parent and child share what is left of the slice. */
+static __always_inline void o1_fork(task_t *t, task_t *parent, u64 now)
+{
+	unsigned long flags;
+	rq_t *rq;
+	u32 i;
+
+	for (i = 0; i < O1_HISTORY; i++)
+		t->hist[i] = parent->hist[i];
+	t->idx = parent->idx;
+	t->hist[t->idx & (O1_HISTORY - 1)] = 0;
+	t->prio = parent->prio;
+	t->prio_nice = parent->prio_nice;
+	t->q.fresh = true;
+	t->left = (parent->left + 1) / 2;
+	parent->left /= 2;
+	if (parent->left)
+		return;
+	/* One tick is left, and charged at once: the slice has ended. */
+	lab_irq_save(flags);
+	rq = o1_rq(rq_lock_home(&parent->q));
+	if (rq) {
+		if (parent->q.linked && !parent->realtime)
+			o1_expire(rq, parent);
+		else
+			parent->left = o1_slice(parent->q.nice);
+		rq_mark(&rq->q);
+		lab_unlock(&rq->q.lock);
+	}
+	lab_irq_restore(flags);
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(o1_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_struct *current_p = bpf_get_current_task_btf();
+	task_t *t = task_new(p), *parent = NULL;
+	u64 now = o1_ticks(scx_bpf_now());
+
+	if (!t)
+		return -ENOMEM;
+	rq_new_task(&t->q, p);
+	t->left = o1_slice(t->q.nice);
+	t->prio = o1_static_prio(t->q.nice);
+	t->prio_nice = t->q.nice;
+	t->sleep_ts = now;
+	t->run_ts = now;
+	if (args->fork && current_p && current_p->pid)
+		parent = task_of(current_p);
+	if (parent)
+		o1_fork(t, parent, now);
+	return 0;
+}
+
 /* A task wakes where it last ran. */
 s32 BPF_STRUCT_OPS(o1_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -607,20 +660,20 @@ void BPF_STRUCT_OPS(o1_enqueue, struct task_struct *p, u64 enq_flags)
 		o1_broadcast();
 }
 
-/* Real-time tasks first. False: the policy has ended, no lock is held. */
-static __always_inline bool o1_choose_any(rq_t *rq, task_t *prev, task_t **chosen)
-{
-	if (lab_read(rt.nr) && !o1_choose_rt(&rq->q, prev, chosen))
-		return false;
-	return *chosen || o1_choose(rq, prev, chosen);
-}
-
 void BPF_STRUCT_OPS(o1_dequeue, struct task_struct *p, u64 deq_flags)
 {
 	task_t *t = task_of(p);
 
 	if (t)
 		rq_dequeue(&t->q, deq_flags);
+}
+
+/* Real-time tasks first. False: the policy has ended, no lock is held. */
+static __always_inline bool o1_choose_any(rq_t *rq, task_t *prev, task_t **chosen)
+{
+	if (lab_read(rt.nr) && !o1_choose_rt(&rq->q, prev, chosen))
+		return false;
+	return *chosen || o1_choose(rq, prev, chosen);
 }
 
 /* schedule() */
@@ -655,22 +708,6 @@ void BPF_STRUCT_OPS(o1_running, struct task_struct *p)
 
 	if (t)
 		rq_running(&t->q, p);
-}
-
-void BPF_STRUCT_OPS(o1_stopping, struct task_struct *p, bool runnable)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		o1_charge(t, scx_bpf_now());
-}
-
-void BPF_STRUCT_OPS(o1_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t && rq_quiescent(&t->q, deq_flags))
-		o1_deactivate(t, o1_ticks(scx_bpf_now()));
 }
 
 /* A round-robin task whose slice has ended goes behind its equals. */
@@ -767,57 +804,20 @@ void BPF_STRUCT_OPS(o1_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	lab_cpu_release();
 }
 
-/* fork(): parent and child share what is left of the slice. */
-static __always_inline void o1_fork(task_t *t, task_t *parent, u64 now)
+void BPF_STRUCT_OPS(o1_stopping, struct task_struct *p, bool runnable)
 {
-	unsigned long flags;
-	rq_t *rq;
-	u32 i;
+	task_t *t = task_of(p);
 
-	for (i = 0; i < O1_HISTORY; i++)
-		t->hist[i] = parent->hist[i];
-	t->idx = parent->idx;
-	t->hist[t->idx & (O1_HISTORY - 1)] = 0;
-	t->prio = parent->prio;
-	t->prio_nice = parent->prio_nice;
-	t->q.fresh = true;
-	t->left = (parent->left + 1) / 2;
-	parent->left /= 2;
-	if (parent->left)
-		return;
-	/* One tick is left, and charged at once: the slice has ended. */
-	lab_irq_save(flags);
-	rq = o1_rq(rq_lock_home(&parent->q));
-	if (rq) {
-		if (parent->q.linked && !parent->realtime)
-			o1_expire(rq, parent);
-		else
-			parent->left = o1_slice(parent->q.nice);
-		rq_mark(&rq->q);
-		lab_unlock(&rq->q.lock);
-	}
-	lab_irq_restore(flags);
+	if (t)
+		o1_charge(t, scx_bpf_now());
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(o1_init_task, struct task_struct *p, struct scx_init_task_args *args)
+void BPF_STRUCT_OPS(o1_quiescent, struct task_struct *p, u64 deq_flags)
 {
-	struct task_struct *current_p = bpf_get_current_task_btf();
-	task_t *t = task_new(p), *parent = NULL;
-	u64 now = o1_ticks(scx_bpf_now());
+	task_t *t = task_of(p);
 
-	if (!t)
-		return -ENOMEM;
-	rq_new_task(&t->q, p);
-	t->left = o1_slice(t->q.nice);
-	t->prio = o1_static_prio(t->q.nice);
-	t->prio_nice = t->q.nice;
-	t->sleep_ts = now;
-	t->run_ts = now;
-	if (args->fork && current_p && current_p->pid)
-		parent = task_of(current_p);
-	if (parent)
-		o1_fork(t, parent, now);
-	return 0;
+	if (t && rq_quiescent(&t->q, deq_flags))
+		o1_deactivate(t, o1_ticks(scx_bpf_now()));
 }
 
 /* It leaves for a scheduling class that is not ours. */
@@ -869,20 +869,20 @@ void BPF_STRUCT_OPS(o1_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(o1_ops,
+	       .init_task		= (void *)o1_init_task,
 	       .select_cpu		= (void *)o1_select_cpu,
 	       .enqueue			= (void *)o1_enqueue,
 	       .dequeue			= (void *)o1_dequeue,
 	       .dispatch		= (void *)o1_dispatch,
-	       .tick			= (void *)o1_tick,
 	       .running			= (void *)o1_running,
-	       .stopping		= (void *)o1_stopping,
-	       .quiescent		= (void *)o1_quiescent,
+	       .tick			= (void *)o1_tick,
 	       .yield			= (void *)o1_yield,
 	       .set_cpumask		= (void *)o1_set_cpumask,
 	       .cpu_release		= (void *)o1_cpu_release,
-	       .init_task		= (void *)o1_init_task,
-	       .exit_task		= (void *)o1_exit_task,
+	       .stopping		= (void *)o1_stopping,
+	       .quiescent		= (void *)o1_quiescent,
 	       .disable			= (void *)o1_disable,
+	       .exit_task		= (void *)o1_exit_task,
 	       .init			= (void *)o1_init,
 	       .exit			= (void *)o1_exit,
 	       .name			= "o1");

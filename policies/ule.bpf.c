@@ -863,6 +863,40 @@ static __always_inline void ule_woken(task_t *t, u64 now)
 	ule_update_pri(t);
 }
 
+s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct task_struct *current_p = bpf_get_current_task_btf();
+	task_t *t = task_new(p), *parent = NULL;
+	u64 now = scx_bpf_now();
+
+	if (!t)
+		return -ENOMEM;
+	rq_new_task(&t->q, p);
+	t->stopped_ns = now;
+	t->first_us = t->last_us = now / 1000;
+	t->left_ns = ULE_SLICE * ULE_STAT_NS;
+	ule_update_pri(t);
+	if (args->fork && current_p && current_p->pid)
+		parent = task_of(current_p);
+	if (!parent)
+		return 0;
+	t->q.fresh = true;
+	lab_parent_set(&t->parent, &parent->lab);
+	t->run_us = parent->run_us;
+	t->sleep_us = parent->sleep_us;
+	ule_fade_child(t);
+	t->left_ns = ule_first_slice(slices == SLICES_FIXED ? 0 : lab_read(rq_this()->nr) - 1);
+	t->used_us = parent->used_us;
+	t->first_us = parent->first_us;
+	t->last_us = parent->last_us;
+	ule_update_pri(t);
+	parent->run_us += ULE_STAT_US;
+	ule_fade(parent);
+	ule_update_pri(parent);
+	return 0;
+}
+
 s32 BPF_STRUCT_OPS(ule_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	task_t *t = task_of(p);
@@ -999,24 +1033,6 @@ void BPF_STRUCT_OPS(ule_running, struct task_struct *p)
 	lab_unlock_irqrestore(&rq->q.lock, flags);
 }
 
-void BPF_STRUCT_OPS(ule_stopping, struct task_struct *p, bool runnable)
-{
-	task_t *t = task_of(p);
-
-	if (!t)
-		return;
-	ule_charge(t, scx_bpf_now());
-	t->stopped_ns = t->q.started_ns;
-}
-
-void BPF_STRUCT_OPS(ule_quiescent, struct task_struct *p, u64 deq_flags)
-{
-	task_t *t = task_of(p);
-
-	if (t)
-		rq_quiescent(&t->q, deq_flags);
-}
-
 /* The stat clock: the calendar goes on. Where a thread waits, its removal goes on: ule_take(). */
 static __always_inline void ule_stat_tick(rq_t *rq)
 {
@@ -1084,38 +1100,22 @@ void BPF_STRUCT_OPS(ule_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 	lab_cpu_release();
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init_task, struct task_struct *p,
-			     struct scx_init_task_args *args)
+void BPF_STRUCT_OPS(ule_stopping, struct task_struct *p, bool runnable)
 {
-	struct task_struct *current_p = bpf_get_current_task_btf();
-	task_t *t = task_new(p), *parent = NULL;
-	u64 now = scx_bpf_now();
+	task_t *t = task_of(p);
 
 	if (!t)
-		return -ENOMEM;
-	rq_new_task(&t->q, p);
-	t->stopped_ns = now;
-	t->first_us = t->last_us = now / 1000;
-	t->left_ns = ULE_SLICE * ULE_STAT_NS;
-	ule_update_pri(t);
-	if (args->fork && current_p && current_p->pid)
-		parent = task_of(current_p);
-	if (!parent)
-		return 0;
-	t->q.fresh = true;
-	lab_parent_set(&t->parent, &parent->lab);
-	t->run_us = parent->run_us;
-	t->sleep_us = parent->sleep_us;
-	ule_fade_child(t);
-	t->left_ns = ule_first_slice(slices == SLICES_FIXED ? 0 : lab_read(rq_this()->nr) - 1);
-	t->used_us = parent->used_us;
-	t->first_us = parent->first_us;
-	t->last_us = parent->last_us;
-	ule_update_pri(t);
-	parent->run_us += ULE_STAT_US;
-	ule_fade(parent);
-	ule_update_pri(parent);
-	return 0;
+		return;
+	ule_charge(t, scx_bpf_now());
+	t->stopped_ns = t->q.started_ns;
+}
+
+void BPF_STRUCT_OPS(ule_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	task_t *t = task_of(p);
+
+	if (t)
+		rq_quiescent(&t->q, deq_flags);
 }
 
 /* It leaves for a scheduling class that is not ours. */
@@ -1184,20 +1184,20 @@ void BPF_STRUCT_OPS(ule_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(ule_ops,
+	       .init_task		= (void *)ule_init_task,
 	       .select_cpu		= (void *)ule_select_cpu,
 	       .enqueue			= (void *)ule_enqueue,
 	       .dequeue			= (void *)ule_dequeue,
 	       .dispatch		= (void *)ule_dispatch,
-	       .tick			= (void *)ule_tick,
 	       .running			= (void *)ule_running,
-	       .stopping		= (void *)ule_stopping,
-	       .quiescent		= (void *)ule_quiescent,
+	       .tick			= (void *)ule_tick,
 	       .yield			= (void *)ule_yield,
 	       .set_cpumask		= (void *)ule_set_cpumask,
 	       .cpu_release		= (void *)ule_cpu_release,
-	       .init_task		= (void *)ule_init_task,
-	       .exit_task		= (void *)ule_exit_task,
+	       .stopping		= (void *)ule_stopping,
+	       .quiescent		= (void *)ule_quiescent,
 	       .disable			= (void *)ule_disable,
+	       .exit_task		= (void *)ule_exit_task,
 	       .init			= (void *)ule_init,
 	       .exit			= (void *)ule_exit,
 	       .name			= "ule");

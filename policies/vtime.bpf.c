@@ -70,6 +70,19 @@ static __always_inline u64 vtime_slice_ns(void)
 	return slice_us * 1000;
 }
 
+s32 BPF_STRUCT_OPS(vtime_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	if (!bpf_task_storage_get(&vtime_tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE))
+		return -ENOMEM;
+	return 0;
+}
+
+/* A task begins where the others are, neither ahead of them nor in debt. */
+void BPF_STRUCT_OPS(vtime_enable, struct task_struct *p)
+{
+	scx_bpf_task_set_dsq_vtime(p, READ_ONCE(vtime_clock));
+}
+
 /* Decides where a woken task runs; an idle CPU gets it without any queue. */
 s32 BPF_STRUCT_OPS(vtime_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -110,6 +123,11 @@ void BPF_STRUCT_OPS(vtime_running, struct task_struct *p)
 		WRITE_ONCE(vtime_clock, vtime);
 }
 
+void BPF_STRUCT_OPS(vtime_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	lab_cpu_release_of(VTIME_QUEUE);
+}
+
 /*
  * Charges the task's running time. The slice that is left would not show it: yielding
  * and being preempted set it to 0.
@@ -133,24 +151,6 @@ void BPF_STRUCT_OPS(vtime_stopping, struct task_struct *p, bool runnable)
 	scx_bpf_task_set_dsq_vtime(p, vtime);
 }
 
-void BPF_STRUCT_OPS(vtime_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
-{
-	lab_cpu_release_of(VTIME_QUEUE);
-}
-
-s32 BPF_STRUCT_OPS(vtime_init_task, struct task_struct *p, struct scx_init_task_args *args)
-{
-	if (!bpf_task_storage_get(&vtime_tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE))
-		return -ENOMEM;
-	return 0;
-}
-
-/* A task begins where the others are, neither ahead of them nor in debt. */
-void BPF_STRUCT_OPS(vtime_enable, struct task_struct *p)
-{
-	scx_bpf_task_set_dsq_vtime(p, READ_ONCE(vtime_clock));
-}
-
 s32 BPF_STRUCT_OPS_SLEEPABLE(vtime_init)
 {
 	if (!lab_at_most(slice_us, VTIME_SLICE_US_MAX))
@@ -164,14 +164,14 @@ void BPF_STRUCT_OPS(vtime_exit, struct scx_exit_info *ei)
 }
 
 SCX_OPS_DEFINE(vtime_ops,
+	       .init_task	= (void *)vtime_init_task,
+	       .enable		= (void *)vtime_enable,
 	       .select_cpu	= (void *)vtime_select_cpu,
 	       .enqueue		= (void *)vtime_enqueue,
 	       .dispatch	= (void *)vtime_dispatch,
 	       .running		= (void *)vtime_running,
-	       .stopping	= (void *)vtime_stopping,
 	       .cpu_release	= (void *)vtime_cpu_release,
-	       .init_task	= (void *)vtime_init_task,
-	       .enable		= (void *)vtime_enable,
+	       .stopping	= (void *)vtime_stopping,
 	       .init		= (void *)vtime_init,
 	       .exit		= (void *)vtime_exit,
 	       .name		= "vtime");
