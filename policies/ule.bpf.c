@@ -984,9 +984,8 @@ void BPF_STRUCT_OPS(ule_dispatch, s32 cpu, struct task_struct *prev_p)
 	rq = ule_rq(rq_at(cpu));
 	if (!rq_previous(&rq->q, prev_p, (lab_rq_task_t **)&prev))
 		return;
-	if (prev) {
+	if (prev)
 		ule_charge(prev, scx_bpf_now());
-	}
 	if (!lab_lock_irqsave(&rq->q.lock, flags))
 		return;
 	rq_begin_choice(&rq->q);
@@ -1157,9 +1156,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ule_init)
 
 	if (!lab_at_most(interact_threshold, ULE_INTERACT_MAX))
 		return -EINVAL;
-	error = lab_init();
-	if (!error)
-		error = rq_init(sizeof(struct ule_rq));
+	error = lab_init() ?: rq_init(sizeof(struct ule_rq));
 	if (error)
 		return error;
 	lab_cores_init();
