@@ -27,18 +27,17 @@
  * - The slice does not grow with the number of CPUs; set `rr_interval`.
  */
 #include <lab/lab.bpf.h>
+#include <lab/deadline.h>
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
 
 /* Slice of every task and the unit of deadlines, in ms (1 to 1000). */
 const volatile u32 rr_interval = 6;
 
 /* Percentage of all CPU time that soft real-time tasks may have, over five seconds (0 to 100). */
 const volatile u32 iso_cpu = 70;
-
-#include <lab/deadline.h>
-
-char _license[] SEC("license") = "GPL";
-
-UEI_DEFINE(uei);
 
 LAB_TASKS(struct dl_task);
 
@@ -50,10 +49,13 @@ struct bfs_queue {
 
 struct bfs_queue __arena_global grq;
 
-static __always_inline u64 dl_nr_waiting(s32 cpu)
+/* Tasks that wait in the queue that a CPU looks into first. */
+static __always_inline u64 bfs_nr_waiting(s32 cpu)
 {
 	return lab_read(grq.array.nr);
 }
+
+LAB_RESCUE(bfs_nr_waiting, dl_cpu_idle, dl_rescue);
 
 /*
  * The queue. Its lock is held.
@@ -163,7 +165,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init_task, struct task_struct *p,
 
 	if (!t)
 		return -ENOMEM;
-	dl_init_task(t, p, dl_forker(args));
+	lab_note_higher(p);
+	dl_init_task(t, p, dl_forker(args), rr_interval);
 	return 0;
 }
 
@@ -223,10 +226,10 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	lab_count(LAB_SCHEDULES, 1);
 	if (prev) {
-		dl_charge(prev, now);
+		dl_charge(prev, now, iso_cpu);
 		prev->level = dl_level(prev->policy, prev->rt_priority, dl_iso_refused());
 		if (prev->level >= DL_LEVEL_NORMAL && dl_used_up(prev))
-			dl_renew(prev, now);
+			dl_renew(prev, now, rr_interval);
 	}
 	while (can_loop) {
 		t = bfs_choose(cpu, prev, now);
@@ -240,7 +243,7 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (t->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		if (prev && dl_used_up(prev))
-			dl_refill(prev);
+			dl_refill(prev, rr_interval);
 		t->lab.cpu = cpu;
 		t->started_ns = now;
 		dl_show(c, t);
@@ -255,7 +258,7 @@ void BPF_STRUCT_OPS(bfs_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	}
 	if (prev && dl_used_up(prev))
-		dl_refill(prev);
+		dl_refill(prev, rr_interval);
 	dl_show(c, prev);
 	lab_unlock_irqrestore(&grq.lock, flags);
 	if (prev && prev_p)
@@ -277,7 +280,7 @@ void BPF_STRUCT_OPS(bfs_tick, struct task_struct *p)
 	task_t *t = task_of(p);
 
 	if (t)
-		dl_tick(t, p);
+		dl_tick(t, p, iso_cpu);
 }
 
 bool BPF_STRUCT_OPS(bfs_yield, struct task_struct *from, struct task_struct *to)
@@ -319,7 +322,7 @@ void BPF_STRUCT_OPS(bfs_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	lab_irq_save(flags);
-	dl_charge(t, scx_bpf_now());
+	dl_charge(t, scx_bpf_now(), iso_cpu);
 	lab_irq_restore(flags);
 }
 
@@ -359,7 +362,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(bfs_init)
 	int error = lab_init();
 
 	if (!error)
-		error = dl_init();
+		error = dl_init(rr_interval, iso_cpu);
 	if (error)
 		return error;
 	lab_lock_init(&grq.lock, LAB_LOCK_CLASS_RUN_QUEUE);

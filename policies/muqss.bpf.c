@@ -20,19 +20,18 @@
  * task may not run on the CPU that looks is found out under the lock.
  */
 #include <lab/lab.bpf.h>
-
-/* Slice of every task and the unit of deadlines, in ms (1 to 1000). */
-const volatile u32 rr_interval = 6;
-
-/* Percentage of all CPU time that soft real-time tasks may have, over five seconds (0 to 100). */
-const volatile u32 iso_cpu = 70;
-
 #include <lab/deadline.h>
 #include <lab/skiplist.h>
 
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
+
+/* Slice of every task and the unit of deadlines, in ms (1 to 1000). */
+const volatile u32 rr_interval = 6;
+
+/* Percentage of all CPU time that soft real-time tasks may have, over five seconds (0 to 100). */
+const volatile u32 iso_cpu = 70;
 
 enum muqss_share { SHARE_NONE, SHARE_SMT, SHARE_MC };
 
@@ -109,10 +108,13 @@ static __always_inline queue_t *queue_at(s32 cpu)
 	return &queues[cpu & (LAB_MAX_CPUS - 1)];
 }
 
-static __always_inline u64 dl_nr_waiting(s32 cpu)
+/* Tasks that wait in the queue that a CPU looks into first. */
+static __always_inline u64 muqss_nr_waiting(s32 cpu)
 {
 	return lab_read(queue_at(muqss_leader(cpu))->nr);
 }
+
+LAB_RESCUE(muqss_nr_waiting, dl_cpu_idle, dl_rescue);
 
 /* Lock held: shows what waits. */
 static __always_inline void muqss_show(queue_t *q)
@@ -304,7 +306,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(muqss_init_task, struct task_struct *p,
 
 	if (!t)
 		return -ENOMEM;
-	dl_init_task(&t->dl, p, dl_forker(args));
+	lab_note_higher(p);
+	dl_init_task(&t->dl, p, dl_forker(args), rr_interval);
 	return 0;
 }
 
@@ -380,10 +383,10 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	lab_count(LAB_SCHEDULES, 1);
 	if (prev) {
-		dl_charge(&prev->dl, now);
+		dl_charge(&prev->dl, now, iso_cpu);
 		prev->dl.level = dl_level(prev->dl.policy, prev->dl.rt_priority, dl_iso_refused());
 		if (prev->dl.level >= DL_LEVEL_NORMAL && dl_used_up(&prev->dl))
-			dl_renew(&prev->dl, now);
+			dl_renew(&prev->dl, now, rr_interval);
 	}
 	while (can_loop) {
 		muqss_choose(cpu, prev);
@@ -403,7 +406,7 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 		if (t->lab.cpu != cpu)
 			lab_count(LAB_PICKED_ELSEWHERE, 1);
 		if (prev && dl_used_up(&prev->dl))
-			dl_refill(&prev->dl);
+			dl_refill(&prev->dl, rr_interval);
 		t->lab.cpu = cpu;
 		t->dl.started_ns = now;
 		dl_show(c, &t->dl);
@@ -418,7 +421,7 @@ void BPF_STRUCT_OPS(muqss_dispatch, s32 cpu, struct task_struct *prev_p)
 		return;
 	}
 	if (prev && dl_used_up(&prev->dl))
-		dl_refill(&prev->dl);
+		dl_refill(&prev->dl, rr_interval);
 	dl_show(c, prev ? &prev->dl : NULL);
 	lab_unlock_irqrestore(&own->lock, flags);
 	if (prev && prev_p)
@@ -440,7 +443,7 @@ void BPF_STRUCT_OPS(muqss_tick, struct task_struct *p)
 	task_t *t = task_of(p);
 
 	if (t)
-		dl_tick(&t->dl, p);
+		dl_tick(&t->dl, p, iso_cpu);
 }
 
 bool BPF_STRUCT_OPS(muqss_yield, struct task_struct *from, struct task_struct *to)
@@ -482,7 +485,7 @@ void BPF_STRUCT_OPS(muqss_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	lab_irq_save(flags);
-	dl_charge(&t->dl, scx_bpf_now());
+	dl_charge(&t->dl, scx_bpf_now(), iso_cpu);
 	lab_irq_restore(flags);
 }
 
@@ -524,7 +527,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(muqss_init)
 	s32 cpu;
 
 	if (!error)
-		error = dl_init();
+		error = dl_init(rr_interval, iso_cpu);
 	if (error)
 		return error;
 	bpf_for(cpu, 0, lab_nr_cpus) {

@@ -4,9 +4,10 @@
  * the share of soft real-time tasks, and the choice of a CPU for a task that
  * waits. The policy decides where tasks wait and how the next is chosen.
  *
- * A policy includes this after <lab/lab.bpf.h> and its options `rr_interval`, the
- * slice of every task and unit of deadlines in ms, and `iso_cpu`, the percentage of
- * all CPU time that soft real-time tasks may have. Its contexts are
+ * A policy includes this after <lab/lab.bpf.h>. Two of its options are arguments
+ * here: @rr_interval, the slice of every task and unit of deadlines in ms, and
+ * @iso_cpu, the percentage of all CPU time that soft real-time tasks may have. Its
+ * contexts are
  *
  *	struct its_task {
  *		union {
@@ -101,14 +102,14 @@ static const u32 dl_ratios[40] = {
 };
 
 /* How far in the future a deadline of this nice level is. */
-static __always_inline u64 dl_distance(s32 nice)
+static __always_inline u64 dl_distance(s32 nice, u32 rr_interval)
 {
 	u32 level = nice + 20;
 
 	return (u64)dl_ratios[level < 40 ? level : 20] * rr_interval * DL_UNIT_NS;
 }
 
-static __always_inline s64 dl_slice(void)
+static __always_inline s64 dl_slice(u32 rr_interval)
 {
 	return (s64)rr_interval * 1000000;
 }
@@ -153,7 +154,7 @@ static __always_inline bool dl_iso_refused(void)
 }
 
 /* Soft real-time tasks are refused above their share, until they are clearly below it. */
-static __always_inline void dl_iso_judge(u32 nr_cpus)
+static __always_inline void dl_iso_judge(u32 nr_cpus, u32 iso_cpu)
 {
 	u64 most = DL_ISO_PERIOD_NS / 100 * iso_cpu * nr_cpus;
 
@@ -164,7 +165,7 @@ static __always_inline void dl_iso_judge(u32 nr_cpus)
 }
 
 /* @ran_ns of the soft real-time class, and the time that has gone by. Interrupts are off. */
-static __noinline int dl_iso_account(u64 ran_ns, u64 now)
+static __noinline int dl_iso_account(u64 ran_ns, u64 now, u32 iso_cpu)
 {
 	u64 gone;
 
@@ -178,7 +179,7 @@ static __noinline int dl_iso_account(u64 ran_ns, u64 now)
 	dl_iso.ran_ns -= dl_iso.ran_ns / 1000 * (gone / 1000) / (DL_ISO_PERIOD_NS / 1000 / 1000);
 	dl_iso.ran_ns += ran_ns;
 	dl_iso.decayed_ns = now;
-	dl_iso_judge(lab_nr_online);
+	dl_iso_judge(lab_nr_online, iso_cpu);
 	lab_unlock(&dl_iso.lock);
 	return 0;
 }
@@ -188,11 +189,11 @@ static __noinline int dl_iso_account(u64 ran_ns, u64 now)
  */
 
 /* A whole slice and the deadline that goes with it. */
-static __always_inline void dl_renew(dl_task_t *t, u64 now)
+static __always_inline void dl_renew(dl_task_t *t, u64 now, u32 rr_interval)
 {
-	t->left_ns = dl_slice();
+	t->left_ns = dl_slice(rr_interval);
 	t->yielded = false;
-	t->deadline = now + dl_distance(t->nice);
+	t->deadline = now + dl_distance(t->nice, rr_interval);
 }
 
 /*
@@ -224,7 +225,7 @@ static __always_inline void dl_wake(dl_task_t *t)
 }
 
 /* Charges a running task up to now. Interrupts are off. */
-static __always_inline void dl_charge(dl_task_t *t, u64 now)
+static __always_inline void dl_charge(dl_task_t *t, u64 now, u32 iso_cpu)
 {
 	u64 ran = now > t->started_ns ? now - t->started_ns : 0;
 
@@ -233,7 +234,7 @@ static __always_inline void dl_charge(dl_task_t *t, u64 now)
 		return;
 	t->left_ns -= ran;
 	if (t->policy == LAB_SCHED_ISO || dl_iso_refused())
-		dl_iso_account(t->policy == LAB_SCHED_ISO ? ran : 0, now);
+		dl_iso_account(t->policy == LAB_SCHED_ISO ? ran : 0, now, iso_cpu);
 }
 
 /* Whether it makes way for its equals. A FIFO task has no slice, but may yield. */
@@ -243,9 +244,9 @@ static __always_inline bool dl_used_up(dl_task_t *t)
 }
 
 /* It has been judged by that: a whole slice, the deadline stays. */
-static __always_inline void dl_refill(dl_task_t *t)
+static __always_inline void dl_refill(dl_task_t *t, u32 rr_interval)
 {
-	t->left_ns = dl_slice();
+	t->left_ns = dl_slice(rr_interval);
 	t->yielded = false;
 }
 
@@ -396,9 +397,6 @@ static __always_inline void dl_tell(dl_task_t *t, bool woken)
  * that wait there once they are kicked.
  */
 
-/* The policy's: how many tasks wait in the queue that this CPU looks into first. */
-static __always_inline u64 dl_nr_waiting(s32 cpu);
-
 static __always_inline bool dl_rescue(u32 from, u32 to)
 {
 	/* A busy one looks when its task's slice is used up. */
@@ -407,10 +405,8 @@ static __always_inline bool dl_rescue(u32 from, u32 to)
 	return true;
 }
 
-LAB_RESCUE(dl_nr_waiting, dl_cpu_idle, dl_rescue);
-
 /*
- * Ops, as far as they do not depend on where tasks wait.
+ * Functions for ops, as far as they do not depend on where tasks wait.
  */
 
 /* ops.running: a task that came by the local queue becomes the CPU's, too. */
@@ -440,13 +436,13 @@ static __always_inline void dl_quiescent(dl_task_t *t, u64 deq_flags)
 }
 
 /* ops.tick */
-static __always_inline void dl_tick(dl_task_t *t, struct task_struct *p)
+static __always_inline void dl_tick(dl_task_t *t, struct task_struct *p, u32 iso_cpu)
 {
 	dl_cpu_t *c = dl_cpu_at(bpf_get_smp_processor_id());
 	unsigned long flags;
 
 	lab_irq_save(flags);
-	dl_charge(t, scx_bpf_now());
+	dl_charge(t, scx_bpf_now(), iso_cpu);
 	lab_irq_restore(flags);
 	if (lab_glance(c->curr) != t)
 		dl_show(c, t);
@@ -464,13 +460,13 @@ static __always_inline bool dl_yield(dl_task_t *t, struct task_struct *from)
 }
 
 /* ops.init_task of a new context; @parent is the current task's or NULL. */
-static __always_inline void dl_init_task(dl_task_t *t, struct task_struct *p, dl_task_t *parent)
+static __always_inline void dl_init_task(dl_task_t *t, struct task_struct *p, dl_task_t *parent,
+					 u32 rr_interval)
 {
-	lab_note_higher(p);
 	dl_refresh(t, p);
 	t->asleep = true;
 	t->home = scx_bpf_task_cpu(p);
-	dl_renew(t, scx_bpf_now());
+	dl_renew(t, scx_bpf_now(), rr_interval);
 	if (parent)
 		dl_fork(t, parent);
 }
@@ -495,7 +491,7 @@ static __always_inline void dl_forget(dl_task_t *t)
 }
 
 /* ops.init, after lab_init() */
-static __always_inline int dl_init(void)
+static __always_inline int dl_init(u32 rr_interval, u32 iso_cpu)
 {
 	const struct cpumask *online;
 	s32 cpu;

@@ -28,13 +28,13 @@ static void t1_ratios(void)
 static void t2_distances(void)
 {
 	script_start(1);
-	EQUAL(dl_distance(-20), 5999616);
-	EQUAL(dl_distance(-10), 15186528);
-	EQUAL(dl_distance(0), 39184992);
-	EQUAL(dl_distance(10), 101290392);
-	EQUAL(dl_distance(19), 238531608);
+	EQUAL(dl_distance(-20, rr_interval), 5999616);
+	EQUAL(dl_distance(-10, rr_interval), 15186528);
+	EQUAL(dl_distance(0, rr_interval), 39184992);
+	EQUAL(dl_distance(10, rr_interval), 101290392);
+	EQUAL(dl_distance(19, rr_interval), 238531608);
 	rr_interval = 1;
-	EQUAL(dl_distance(0), 39184992 / 6);
+	EQUAL(dl_distance(0, rr_interval), 39184992 / 6);
 }
 
 static void t3_passed_deadline(void)
@@ -216,9 +216,9 @@ static void idle_priority_bound(void)
 
 	script_start(1);
 	rr_interval = 100;
-	p[0] = waiting(0, dl_distance(0));
+	p[0] = waiting(0, dl_distance(0, rr_interval));
 	for (i = 1; i < 20; i++)
-		p[i] = waiting_as(0, LAB_SCHED_IDLE, 0, dl_distance(0));
+		p[i] = waiting_as(0, LAB_SCHED_IDLE, 0, dl_distance(0, rr_interval));
 	script_schedule(0);
 	for (step = 0; step < 20000; step++) {
 		for (i = 0; i < 20; i++)
@@ -347,7 +347,7 @@ static void iso_limit(void)
 	CHECK(dl_iso_refused());
 	/* And again below 63 %. */
 	script.now_ns += 600 * MS;
-	dl_iso_account(0, script.now_ns);
+	dl_iso_account(0, script.now_ns, iso_cpu);
 	CHECK(!dl_iso_refused());
 }
 
@@ -360,7 +360,7 @@ static void bound_of_waiting(void)
 
 	script_start(1);
 	for (i = 0; i < 8; i++)
-		p[i] = waiting(0, dl_distance(0));
+		p[i] = waiting(0, dl_distance(0, rr_interval));
 	script_schedule(0);
 	for (step = 0; step < 20000; step++) {
 		for (i = 0; i < 8; i++) {
