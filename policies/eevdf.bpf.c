@@ -163,7 +163,7 @@ static __always_inline s64 eevdf_key(task_t *t)
 
 static __always_inline void eevdf_place(rq_t *rq, task_t *t, u64 now)
 {
-	u64 request = eevdf_request(t), length = request;
+	u64 request = eevdf_request(t), length = request, others;
 
 	if (t->fresh)
 		t->lag = 0;
@@ -172,7 +172,9 @@ static __always_inline void eevdf_place(rq_t *rq, task_t *t, u64 now)
 		eevdf_renew(t);
 		return;
 	}
-	t->vruntime = eevdf_join(eevdf_average(rq, now), t->lag, fair_load(rq), t->weight);
+	/* First: CPUs wait for their turns at this read, and the average must not be older. */
+	others = fair_load(rq);
+	t->vruntime = eevdf_join(eevdf_average(rq, now), t->lag, others, t->weight);
 	/* A new task begins in the middle, where on average the others are. */
 	if (t->fresh)
 		length /= 2;
