@@ -112,7 +112,7 @@ that come from memory or another node's cache wait for their turn. Two further f
 | `written_pct` | share, in per cent, of the lines of an application (`evict_lines_per_ms`) that it writes, so that they cross the bus twice. With it, computing occupies the bus, and so do modified lines that a cache writes back |
 
 Applications that ask for more than the bus carries are slower: a CPU that asks for less than an equal share gets all of it, the others
-share the rest equally. The kernel's accesses of a CPU get at least one turn among those of all computing CPUs.
+share the rest equally. While all of them compute, the kernel's accesses still get a turn in each round.
 
 `schedlab calibrate` measures `stream_ps` on one CPU, and `bus_ps` with all CPUs of a node at once, if they go over memory a fifth slower
 than as many times one CPU.
