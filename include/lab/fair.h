@@ -41,13 +41,14 @@ struct fair_task {
 	u64 request_ns;			/* EEVDF: length of its requests, 0 = the usual */
 	u64 weight;			/* of its nice level */
 	u64 flips_ns;			/* when flips were halved last */
+	u64 remembered_ns;		/* runnable is of this moment */
 	s32 home;			/* CPU whose queue it is or was in */
 	u32 to;				/* 1 + the CPU that it is being pushed to, or 0 */
 	s32 nice;			/* -20 to 19 */
 	u32 policy;			/* LAB_SCHED_BATCH, LAB_SCHED_IDLE or something else */
 	u32 flips;			/* how often it woke another task than before, halved each second */
 	u32 wakee;			/* number of the context that it woke last */
-	u32 pad;
+	u32 runnable;			/* share of the time of late, of FAIR_ALWAYS */
 	bool queued;			/* in the queue of its home */
 	bool asleep;			/* blocked, or not enqueued yet */
 	bool fresh;			/* forked, and not enqueued yet */
@@ -137,6 +138,31 @@ static __always_inline u64 fair_load(rq_t *rq)
 
 	/* In the original the load includes it. */
 	return curr ? load + lab_unaudited(lab_glance(curr->weight)) : load;
+}
+
+/* The share of the time that a task was runnable, as of now: all of it for one that has never slept. */
+static __always_inline u32 fair_runnable(task_t *t, u64 now)
+{
+	u64 periods = now > t->remembered_ns ? (now - t->remembered_ns) >> FAIR_PERIOD_SHIFT : 0;
+	u32 kept = fair_decay(t->runnable, periods);
+
+	return t->asleep ? kept : kept + FAIR_ALWAYS - fair_decay(FAIR_ALWAYS, periods);
+}
+
+/* Called before a task falls asleep or wakes. */
+static __always_inline void fair_remember(task_t *t, u64 now)
+{
+	u64 since = now > t->remembered_ns ? now - t->remembered_ns : 0;
+
+	t->runnable = fair_runnable(t, now);
+	/* The rest of a period counts with the next one. */
+	t->remembered_ns += since >> FAIR_PERIOD_SHIFT << FAIR_PERIOD_SHIFT;
+}
+
+/* The load that a task has had of late (task_h_load()). */
+static __always_inline u64 fair_task_load(task_t *t, u64 now)
+{
+	return t->weight * fair_runnable(t, now) >> 20;
 }
 
 /* The same for a comparison of CPUs: of one that a higher class has taken little is left (scale_rt_capacity()). */
@@ -325,6 +351,9 @@ static __always_inline void fair_fork(task_t *t, struct task_struct *p,
 	t->wakee = ~0u;
 	t->asleep = true;
 	t->fresh = true;
+	/* A new task counts as one that never slept (init_entity_runnable_average()). */
+	t->runnable = FAIR_ALWAYS;
+	t->remembered_ns = scx_bpf_now();
 	t->home = scx_bpf_task_cpu(p);
 	t->vruntime = lab_glance(rq_at(t->home)->min_v);
 	if (args->fork && forker && forker->pid)
@@ -372,6 +401,7 @@ static __always_inline void fair_enqueue(task_t *t, struct task_struct *p, u64 n
 	fair_hooks.place(rq, t, now);
 	preempt = t->asleep;
 	fresh = t->fresh;
+	fair_remember(t, now);
 	t->asleep = false;
 	t->fresh = false;
 	fair_link(rq, t);
@@ -499,6 +529,7 @@ static __always_inline void fair_running(task_t *t, u64 now)
 	if (t->asleep || t->fresh || t->home != cpu) {
 		fair_advance(rq, now);
 		fair_hooks.place(rq, t, now);
+		fair_remember(t, now);
 		t->asleep = false;
 		t->fresh = false;
 	}
@@ -576,8 +607,10 @@ static __always_inline void fair_quiescent(task_t *t, u64 deq_flags, u64 now)
 		if (deq_flags & SCX_DEQ_SLEEP)
 			lab_write(rq->curr, NULL);
 	}
-	if (deq_flags & SCX_DEQ_SLEEP)
+	if (deq_flags & SCX_DEQ_SLEEP) {
+		fair_remember(t, now);
 		t->asleep = true;
+	}
 	lab_unlock_irqrestore(&rq->lock, flags);
 }
 

@@ -144,7 +144,7 @@ static __always_inline s32 fair_affine(task_t *t, s32 this_cpu, s32 prev_cpu, bo
 	curr = lab_glance(here->curr);
 	if (sync && curr)
 		own -= lab_glance(curr->weight);
-	own = (own + t->weight) * 100;
+	own = (own + fair_task_load(t, scx_bpf_now())) * 100;
 	other = fair_load_with_higher(there) * (100 + (FAIR_IMBALANCE - 100) / 2);
 	return own < other ? this_cpu : prev_cpu;
 }

@@ -37,6 +37,33 @@ static __always_inline s64 fair_virtual(u64 ns, u64 weight)
 	return weight ? ns * FAIR_WEIGHT_0 / weight : 0;
 }
 
+/* Periods of 2^20 ns, of which 32 halve what is remembered (kernel/sched/pelt.c). */
+#define FAIR_PERIOD_SHIFT	20
+#define FAIR_HALVING		32
+
+/* The whole of a share of time. */
+#define FAIR_ALWAYS		(1u << 20)
+
+/* 2^32 * 0.5^(i/32) */
+static const u32 fair_decays[FAIR_HALVING] = {
+	0xffffffff, 0xfa83b2db, 0xf5257d15, 0xefe4b99b, 0xeac0c6e7, 0xe5b906e7,
+	0xe0ccdeec, 0xdbfbb797, 0xd744fcca, 0xd2a81d91, 0xce248c15, 0xc9b9bd86,
+	0xc5672a11, 0xc12c4cca, 0xbd08a39f, 0xb8fbaf47, 0xb504f333, 0xb123f581,
+	0xad583eea, 0xa9a15ab4, 0xa5fed6a9, 0xa2704303, 0x9ef53260, 0x9b8d39b9,
+	0x9837f051, 0x94f4efa8, 0x91c3d373, 0x8ea4398b, 0x8b95c1e3, 0x88980e80,
+	0x85aac367, 0x82cd8698,
+};
+
+/* What is left of @share after so many periods (decay_load()). */
+static __always_inline u32 fair_decay(u32 share, u64 periods)
+{
+	u64 halvings = periods / FAIR_HALVING;
+
+	if (halvings >= 32)
+		return 0;
+	return ((u64)(share >> halvings) * fair_decays[periods % FAIR_HALVING]) >> 32;
+}
+
 /* By how much the times grow with the number of CPUs: 1 + log2(CPUs), up to 4. */
 static __always_inline u64 fair_factor(u32 nr_cpus)
 {
