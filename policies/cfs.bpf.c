@@ -19,9 +19,10 @@
  * balancing; docs/schedulers/cfs.md restates the rules.
  *
  * Simplifications:
- * - Load is the sum of the weights of runnable tasks now, not a decaying average
- *   of them, and a queue is compared with the busiest one, not group with group.
- *   Balancing so reacts faster and more to chance.
+ * - The load of a queue is the sum of the weights of runnable tasks now, not a
+ *   decaying average of them (a woken task's own load is one), and a queue is
+ *   compared with the busiest one, not group with group. Balancing so reacts
+ *   faster and more to chance.
  * - Active balance is for threads of a core only: a task that runs alone on its
  *   CPU but shares the core goes to an idle core, once its own tick has found that
  *   four times in a row (five times, beyond the cache). Linux evens out the numbers
