@@ -54,7 +54,7 @@ static const u32 fair_decays[FAIR_HALVING] = {
 	0x85aac367, 0x82cd8698,
 };
 
-/* What is left of @share after so many periods (decay_load()). */
+/* The rest of @share after so many periods (decay_load()). */
 static __always_inline u32 fair_decay(u32 share, u64 periods)
 {
 	u64 halvings = periods / FAIR_HALVING;

@@ -36,7 +36,7 @@ const FUNCTIONS_OF_7_2: &[&str] = &[
     "scx_bpf_this_cid",
 ];
 
-/// What came with them: types, enumerators, and the words by which policies ask for a function.
+/// The rest of that version: types, enumerators, and the words by which policies ask for a function.
 const OTHERS_OF_7_2: &[&str] = &[
     "linux 7.2",
     "struct scx_bpf_select_cpu_and_args",
