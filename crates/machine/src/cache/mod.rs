@@ -208,11 +208,9 @@ impl CacheModel {
             let found = cpus.find(|&cpu| topology.cpu(cpu).core as usize == core);
             found.unwrap_or(CpuId(0))
         };
-        let nr_buses = memory
-            .llcs_per_bus
-            .map_or(topology.nr_nodes() as u32, |llcs| {
-                topology.nr_llcs().div_ceil(llcs)
-            });
+        let nr_buses = memory.llcs_per_bus.map_or(topology.nr_nodes(), |llcs| {
+            topology.nr_llcs().div_ceil(llcs)
+        });
         let sets = memory.cache_bytes / u64::from(memory.line_bytes) / u64::from(memory.ways);
         CacheModel {
             line_shift: memory.line_bytes.trailing_zeros(),
