@@ -140,29 +140,26 @@ static __always_inline u64 fair_load(rq_t *rq)
 	return curr ? load + lab_unaudited(lab_glance(curr->weight)) : load;
 }
 
-/* The share of the time that a task was runnable, as of now: all of it for one that has never slept. */
+/* The share of the time of late that a task was runnable, as of now. */
 static __always_inline u32 fair_runnable(task_t *t, u64 now)
 {
-	u64 periods = now > t->remembered_ns ? (now - t->remembered_ns) >> FAIR_PERIOD_SHIFT : 0;
-	u32 kept = fair_decay(t->runnable, periods);
+	u64 ns = now > t->remembered_ns ? now - t->remembered_ns : 0;
+	u32 kept = fair_decay(t->runnable, ns);
 
-	return t->asleep ? kept : kept + FAIR_ALWAYS - fair_decay(FAIR_ALWAYS, periods);
+	return t->asleep ? kept : kept + FAIR_ALWAYS - fair_decay(FAIR_ALWAYS, ns);
 }
 
 /* Called before a task falls asleep or wakes. */
 static __always_inline void fair_remember(task_t *t, u64 now)
 {
-	u64 since = now > t->remembered_ns ? now - t->remembered_ns : 0;
-
 	t->runnable = fair_runnable(t, now);
-	/* The rest of a period counts with the next one. */
-	t->remembered_ns += since >> FAIR_PERIOD_SHIFT << FAIR_PERIOD_SHIFT;
+	t->remembered_ns = now;
 }
 
 /* The load that a task has had of late (task_h_load()). */
 static __always_inline u64 fair_task_load(task_t *t, u64 now)
 {
-	return t->weight * fair_runnable(t, now) >> 20;
+	return t->weight * fair_runnable(t, now) >> FAIR_ALWAYS_SHIFT;
 }
 
 /* The same for a comparison of CPUs: of one that a higher class has taken little is left (scale_rt_capacity()). */

@@ -41,8 +41,9 @@ static __always_inline s64 fair_virtual(u64 ns, u64 weight)
 #define FAIR_PERIOD_SHIFT	20
 #define FAIR_HALVING		32
 
-/* The whole of a share of time. */
-#define FAIR_ALWAYS		(1u << 20)
+/* The whole of a share of time: so much that little is lost where a time is short. */
+#define FAIR_ALWAYS_SHIFT	30
+#define FAIR_ALWAYS		(1u << FAIR_ALWAYS_SHIFT)
 
 /* 2^32 * 0.5^(i/32) */
 static const u32 fair_decays[FAIR_HALVING] = {
@@ -54,14 +55,22 @@ static const u32 fair_decays[FAIR_HALVING] = {
 	0x85aac367, 0x82cd8698,
 };
 
-/* The rest of @share after so many periods (decay_load()). */
-static __always_inline u32 fair_decay(u32 share, u64 periods)
+/*
+ * The rest of @share after @ns (decay_load()). Within a period it falls in a straight
+ * line, as the curve nearly is one there.
+ */
+static __always_inline u32 fair_decay(u32 share, u64 ns)
 {
-	u64 halvings = periods / FAIR_HALVING;
+	u64 periods = ns >> FAIR_PERIOD_SHIFT, part = ns & ((1 << FAIR_PERIOD_SHIFT) - 1);
+	u64 halvings = periods / FAIR_HALVING, left, later;
 
-	if (halvings >= 32)
-		return 0;
-	return ((u64)(share >> halvings) * fair_decays[periods % FAIR_HALVING]) >> 32;
+	if (!ns || halvings >= 32)
+		return ns ? 0 : share;
+	left = share >> halvings;
+	if (periods % FAIR_HALVING)
+		left = left * fair_decays[periods % FAIR_HALVING] >> 32;
+	later = left * fair_decays[1] >> 32;
+	return left - ((left - later) * part >> FAIR_PERIOD_SHIFT);
 }
 
 /* By how much the times grow with the number of CPUs: 1 + log2(CPUs), up to 4. */

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use schedlab_machine::{Machine, Numbering};
 use schedlab_trace::counted;
 
-use crate::caches::{memory_costs, streams};
+use crate::caches::{Node, memory_costs, streams};
 use crate::draft::{Draft, rising};
 use crate::idle::{self, Idle, Snapshot};
 use crate::sample::{Figure, Sample};
@@ -64,9 +64,8 @@ pub(crate) fn assemble(
         ));
     }
     progress("caches and memory");
-    let chain = memory_costs(&mut draft, &described, first);
-    let (node, cores) = site.first_node();
-    streams(&mut draft, &chain, &node, cores);
+    let miss_ps = memory_costs(&mut draft, &described, first);
+    streams(&mut draft, &described.caches, miss_ps, &site.first_node());
     progress("transfers between CPUs");
     transfers(&mut draft, &site, described.threads_known);
     progress("paths through the kernel");
@@ -100,19 +99,28 @@ impl<'a> Site<'a> {
         paths::clock(cpu).map(|_| cpu)
     }
 
-    /// Returns the kernel's numbers of the CPUs of the first one's node, and how many cores they are. Only the first one
-    /// where not all may be used: the bus is theirs, too.
-    fn first_node(&self) -> (Vec<usize>, usize) {
-        let Some(&first) = self.usable.first() else {
-            return (Vec::new(), 0);
+    /// Returns the first CPU's node; with that CPU alone where not all of it may be used, as the bus is the others', too.
+    fn first_node(&self) -> Node {
+        let first = self.usable.first().copied();
+        let in_node = |&cpu: &usize| {
+            first.is_some_and(|first| self.triples[cpu][2] == self.triples[first][2])
         };
-        let in_node = |&cpu: &usize| self.triples[cpu][2] == self.triples[first][2];
-        let all: Vec<usize> = (0..self.cpus.len()).filter(in_node).collect();
+        let mut all: Vec<usize> = (0..self.cpus.len()).filter(in_node).collect();
         if all.iter().any(|cpu| !self.usable.contains(cpu)) {
-            return (vec![self.cpus[first]], 1);
+            all = first.into_iter().collect();
         }
-        let cores: BTreeSet<u32> = all.iter().map(|&cpu| self.triples[cpu][0]).collect();
-        (all.iter().map(|&cpu| self.cpus[cpu]).collect(), cores.len())
+        let firsts_of = |level: usize| {
+            let mut seen = BTreeSet::new();
+            let firsts = all
+                .iter()
+                .filter(move |&&cpu| seen.insert(self.triples[cpu][level]));
+            firsts.map(|&cpu| self.cpus[cpu]).collect::<Vec<_>>()
+        };
+        Node {
+            cores: firsts_of(0),
+            nr_llcs: firsts_of(1).len() as u64,
+            cpus: all.iter().map(|&cpu| self.cpus[cpu]).collect(),
+        }
     }
 
     /// The first two CPUs, by the profile's numbers, of which `of` holds.

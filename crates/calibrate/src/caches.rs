@@ -144,59 +144,96 @@ fn atomic(draft: &mut Draft, caches: &[CacheLevel], cpu: usize) {
     }
 }
 
+/// Most memory that is gone over at once.
+const STREAM_BYTES_MAX: u64 = 2 << 30;
+
+/// Cores that are measured one by one.
+const CORES_MAX: usize = 32;
+
+/// The CPUs of a node.
+pub(crate) struct Node {
+    /// The kernel's numbers of all of them.
+    pub cpus: Vec<usize>,
+    /// The first one of each core.
+    pub cores: Vec<usize>,
+    pub nr_llcs: u64,
+}
+
 /// How fast memory is gone over in order: by one CPU, and by all of the first one's node together.
 ///
 /// A node whose CPUs together are as fast as each alone shows no limit of its bus; a fifth less does.
-pub(crate) fn streams(draft: &mut Draft, chain: &MemoryChain, node: &[usize], cores: usize) {
-    let (Some(&first), line) = (node.first(), draft.base.memory.line_bytes) else {
+pub(crate) fn streams(draft: &mut Draft, caches: &[CacheLevel], miss_ps: u64, node: &Node) {
+    let (Some(&first), line) = (node.cpus.first(), draft.base.memory.line_bytes) else {
         return;
     };
-    let &MemoryChain { bytes, miss_ps } = chain;
-    let each = (bytes / node.len() as u64).max(4 << 20);
-    let Some(alone) = memory::stream(&[first], bytes, line) else {
+    // Four times as much as the caches hold, if that much may be used; not less than twice.
+    let llc = caches.last().map_or(0, |cache| cache.bytes);
+    let of_llcs = |nr: u64| (4 * llc * nr).clamp(CHAIN_BYTES.0, STREAM_BYTES_MAX);
+    let is_memory = |bytes, nr| bytes >= 2 * llc * nr && llc > 0;
+    let (bytes, all_bytes) = (of_llcs(1), of_llcs(node.nr_llcs));
+    let each = all_bytes / node.cpus.len() as u64;
+    let alone = |cpu, bytes| memory::stream(&[cpu], bytes, line);
+    let Some(of_one) = alone(first, bytes) else {
+        draft.note(
+            "memory.stream_ps and memory.bus_ps stay guesses: other programs took the CPU away",
+        );
         return;
     };
-    let alone = &alone[0];
-    draft.base.memory.stream_ps = Some(miss_ps);
-    let what = "a line of a buffer that is read and written in order";
-    draft.put_at_most("memory.stream_ps", miss_ps, alone, what);
-    if cores < 2 {
+    if !is_memory(bytes, 1) {
+        draft.note(
+            "memory.stream_ps stays a guess: the last-level cache may hold what was gone over",
+        );
         return;
     }
-    let Some(together) = memory::stream(node, each, line) else {
+    draft.base.memory.stream_ps = Some(miss_ps);
+    let what = "a line of a buffer that is read and written in order";
+    draft.put_at_most("memory.stream_ps", miss_ps, &of_one[0], what);
+    if node.cores.len() < 2 {
+        return;
+    }
+    if !is_memory(all_bytes, node.nr_llcs) || each < 1 << 20 {
+        draft.note(
+            "memory.bus_ps stays a guess: the caches of the node may hold what was gone over",
+        );
+        return;
+    }
+    let rate = |sample: &Sample| 1e12 / sample.median().max(1) as f64;
+    // Cores may differ where there are few.
+    let measured = &node.cores[..node.cores.len().min(CORES_MAX)];
+    let single = measured.iter().map(|&cpu| alone(cpu, bytes));
+    let single: Option<Vec<f64>> = single.map(|one| Some(rate(&one?[0]))).collect();
+    let (Some(single), Some(together)) = (single, memory::stream(&node.cpus, each, line)) else {
+        draft.note("memory.bus_ps stays a guess: other programs took CPUs away");
         return;
     };
-    let rate = |sample: &Sample| 1e12 / sample.median().max(1) as f64;
     let all: f64 = together.iter().map(rate).sum();
-    let share = all / (rate(alone) * cores as f64);
-    let percent = (share * 100.0).round();
+    let sum = single.iter().sum::<f64>() / measured.len() as f64 * node.cores.len() as f64;
+    let share = all / sum;
+    let found = format!(
+        "measured: {} CPUs of a node together go over memory at {:.0} % of the sum of what each core does alone",
+        node.cpus.len(),
+        share * 100.0
+    );
+    let (bus_ps, source) = bus(all, share, found);
+    draft.put("memory.bus_ps", bus_ps, source);
+}
+
+/// The time that a line occupies the bus, and its source, if `all` lines a second come over it, a `share` of what the cores
+/// do one by one.
+fn bus(all: f64, share: f64, found: String) -> (u64, String) {
     if share > 0.8 {
-        let source = format!(
-            "measured: {} CPUs of a node together go over memory at {percent} % of the rate that {cores} times one would have: no limit seen",
-            node.len()
-        );
-        return draft.put("memory.bus_ps", 0, source);
+        return (0, format!("{found}: no limit seen"));
     }
     // Each line crosses twice, as it is written.
     let bus_ps = (1e12 / (2.0 * all)).round().max(1.0);
-    let source = format!(
-        "measured: {} CPUs of a node together go over memory at {percent} % of the rate that {cores} times one would have, {:.1} million lines/s, each of which crosses the bus twice",
-        node.len(),
-        all / 1e6
-    );
-    draft.put("memory.bus_ps", bus_ps as u64, source);
+    let lines = all / 1e6;
+    let source =
+        format!("{found}, {lines:.1} million lines/s, each of which crosses the bus twice");
+    (bus_ps as u64, source)
 }
 
-/// The chain of accesses that memory serves.
-pub(crate) struct MemoryChain {
-    /// Bytes that it spans.
-    bytes: u64,
-    /// The profile's time of one of them.
-    miss_ps: u64,
-}
-
-/// Sizes and latencies of caches and memory.
-pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize) -> MemoryChain {
+/// Sizes and latencies of caches and memory. Returns the profile's time of a miss.
+pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize) -> u64 {
     let caches = &described.caches;
     let (own, last) = modelled(caches, described.threads());
     let known = geometry(draft, own);
@@ -208,8 +245,8 @@ pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize)
     let hit = Chain::measure(cpu, own_bytes / 2, line, what);
     let llc = last.and_then(|last| last_level_chain(draft, own_bytes, last));
     let llc = llc.and_then(|bytes| last_level(draft, cpu, own_bytes, bytes));
-    let bytes = memory_chain(draft, caches);
-    let miss = Chain::measure(cpu, bytes, line, "TLB misses included");
+    let miss = memory_chain(draft, caches);
+    let miss = Chain::measure(cpu, miss, line, "TLB misses included");
     if let (Some(llc), Some(miss)) = (&llc, &miss)
         && llc.sample.median() > miss.sample.median() / 2
     {
@@ -239,10 +276,7 @@ pub(crate) fn memory_costs(draft: &mut Draft, described: &Described, cpu: usize)
             draft.put_guess(field, ps);
         }
     }
-    MemoryChain {
-        bytes,
-        miss_ps: values[2],
-    }
+    values[2]
 }
 
 #[cfg(test)]
@@ -250,6 +284,15 @@ mod tests {
     use schedlab_machine::{Machine, SourceKind};
 
     use super::*;
+
+    #[test]
+    fn a_bus_has_a_limit_where_cores_hinder_each_other() {
+        // 100 million lines a second, each twice: 5 ns.
+        let (ps, source) = bus(100e6, 0.5, "found".to_owned());
+        assert_eq!(ps, 5_000);
+        assert!(source.contains("100.0 million lines/s"), "{source}");
+        assert_eq!(bus(100e6, 0.9, "found".to_owned()).0, 0);
+    }
 
     fn cache(level: u32, kb: u64, ways: u32, shared_by: usize) -> CacheLevel {
         CacheLevel {

@@ -503,6 +503,11 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
         "must be at most 1000000",
     );
     rule(
+        memory.bus_ps <= 1_000_000,
+        "memory.bus_ps",
+        "must be at most 1000000",
+    );
+    rule(
         memory.written_pct.is_none_or(|pct| pct <= 100),
         "memory.written_pct",
         "must be at most 100",

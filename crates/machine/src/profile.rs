@@ -97,7 +97,7 @@ pub struct Memory {
     pub evict_lines_per_ms: u32,
     /// Share, in percent, of the lines an application brings in that it also writes, so that they cross the bus a second
     /// time. With it the lines of applications that compute occupy the bus, and so do modified lines that a cache writes
-    /// back; none: they do not.
+    /// back; none: they do not. Lines that a task goes over on purpose always do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub written_pct: Option<u32>,
     /// Time a CPU alone needs for each line when it goes over memory in order, as it fetches lines ahead; none: as long
@@ -307,9 +307,9 @@ impl Machine {
         llcs_per_bus.map_or(at.node, |llcs| at.llc / llcs)
     }
 
-    /// Returns the lines that a bus carries in a millisecond; `None` if it never saturates.
-    pub fn bus_lines_per_ms(&self) -> Option<u64> {
-        1_000_000_000u64.checked_div(self.memory.bus_ps)
+    /// Returns the lines that a bus carries in a millisecond, times `parts`; `None` if it never saturates.
+    pub fn bus_lines_per_ms(&self, parts: u64) -> Option<u64> {
+        (1_000_000_000 * parts).checked_div(self.memory.bus_ps)
     }
 
     /// Returns the lines that cross the bus in a millisecond because of an application that computes.

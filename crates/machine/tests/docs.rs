@@ -104,18 +104,20 @@ get the capacity from `scx_bpf_cpuperf_cap()`, and `-s kernel` places tasks by i
 
 `memory.bus_ps` is the time one line occupies the bus of a node: the front-side bus, or the memory controller. Where several processor
 buses join in one node, `memory.llcs_per_bus` says how many caches each has. With 0, a bus carries everything at once. The kernel's lines
-that come from memory or another node's cache wait for their turn. Two further fields bring in the applications:
+that come from memory or another node's cache wait for their turn, and so do the lines of tasks that go over memory (`stream`, `lat_ctx`
+with data, `mem` of rt-app). Two further fields add to that:
 
 | field | meaning |
 |---|---|
-| `stream_ps` | time one CPU alone needs for each line when it goes over memory in order; without it, as long as a miss. The workload `stream`, `lat_ctx` with data and `mem` of rt-app files do that |
+| `stream_ps` | time one CPU alone needs for each line when it goes over memory in order; without it, as long as a miss |
 | `written_pct` | share, in per cent, of the lines of an application (`evict_lines_per_ms`) that it writes, so that they cross the bus twice. With it, computing occupies the bus, and so do modified lines that a cache writes back |
 
 Applications that ask for more than the bus carries are slower: a CPU that asks for less than an equal share gets all of it, the others
 share the rest equally. While all of them compute, the kernel's accesses still get a turn in each round.
 
 `schedlab calibrate` measures `stream_ps` on one CPU, and `bus_ps` with all CPUs of a node at once, if they go over memory a fifth slower
-than as many times one CPU.
+than the sum of what each core does alone. It goes over four times as much as the last-level caches hold, at most 2 GB; where the caches hold more
+than half of that, the fields stay guesses.
 
 ### Write the objects that calls share
 

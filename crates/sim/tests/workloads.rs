@@ -231,3 +231,17 @@ fn taskset_keeps_tasks_to_its_cpus_of_the_whole_machine() {
         );
     }
 }
+
+/// Threads that have done their first pass wait for the clock: three on two CPUs do no more a second than twice one's.
+#[test]
+fn a_stream_is_no_faster_than_its_cpus() {
+    let score = |text: &str| number(&simulate(text, "eevdf", "laptop", 2, 1), "score");
+    let one = score("stream:threads=1,size=16M,passes=3");
+    for passes in [1, 5] {
+        let three = score(&format!("stream:threads=3,size=16M,passes={passes}"));
+        assert!(
+            (1.5 * one..2.0 * one).contains(&three),
+            "{passes}: {three}, {one}"
+        );
+    }
+}

@@ -48,7 +48,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `c` has begun or ceased to run tasks: its siblings go on at another speed.
     pub(crate) fn sibling_speed_changed(&self, c: &Cpu) {
+        let mut shares_change = false;
+        for &sibling in &c.slowed_by {
+            let s = self.cpu(sibling);
+            if s.asks_bus.get()
+                && let Some(task) = s.curr.get()
+            {
+                let p = self.task(task);
+                let speed = self.speed(s, p, true);
+                shares_change |= self.traffic.ask(sibling, p.traffic.get(), speed);
+            }
+        }
         self.speeds_changed(c, &c.slowed_by);
+        if shares_change {
+            self.speeds_changed(c, self.traffic.neighbours(c.id));
+        }
     }
 
     /// These CPUs, but for `c`, go on at another speed.
@@ -70,8 +84,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `c` asks its bus for the traffic of the application that it runs, or for none any more: others on the bus get
     /// another share. Nothing earlier may be pending.
-    pub(crate) fn ask_bus(&self, c: &Cpu, lines_per_ms: u32) {
-        let shares_change = self.traffic.ask(c.id, lines_per_ms);
+    pub(crate) fn ask_bus(&self, c: &Cpu, p: &Task, is_user: bool) {
+        c.asks_bus.set(is_user);
+        let (lines_per_ms, speed) = match is_user {
+            true => (p.traffic.get(), self.speed(c, p, true)),
+            false => (0, 0),
+        };
+        let shares_change = self.traffic.ask(c.id, lines_per_ms, speed);
         let (bus, load) = self.traffic.load(c.id);
         self.shared.cache.borrow_mut().load_bus(bus, load);
         if shares_change {

@@ -148,7 +148,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.evict(c, elapsed);
             }
             if asks {
-                self.ask_bus(c, 0);
+                self.ask_bus(c, p, false);
             }
         }
         if p.left_ns.get() == 0 {
@@ -164,7 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if c.is_called_off() {
             return false;
         }
-        self.ask_bus(c, p.traffic.get());
+        self.ask_bus(c, p, true);
         true
     }
 

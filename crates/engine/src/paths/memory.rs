@@ -91,10 +91,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let ns = (lines_ps + accesses_ps).div_ceil(1_000);
         let traffic = match memory.bus_ps {
             0 => 0,
-            // A line takes a picosecond at least, so it fits.
-            _ => u128::from(misses * crossings) * 1_000_000 / u128::from(ns.max(1)),
+            _ => {
+                let lines = u128::from(misses * crossings) * 1_000_000 / u128::from(ns.max(1));
+                u32::try_from(lines).unwrap_or(u32::MAX)
+            }
         };
-        (ns, traffic as u32)
+        (ns, traffic)
     }
 
     /// Visits to lines that are not in the cache; those come.

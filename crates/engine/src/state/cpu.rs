@@ -180,6 +180,8 @@ pub(crate) struct Cpu {
     /// It runs every task at [`FULL_SPEED`].
     pub is_plain: bool,
     pub segment_start: Cell<u64>,
+    /// It runs an application that uses the bus.
+    pub asks_bus: Cell<bool>,
     /// The hardware threads that slow it down while they run, and that it slows down.
     pub slowed_by: Box<[CpuId]>,
 
@@ -286,6 +288,7 @@ impl Cpu {
             held: Held::default(),
             segment_start: Cell::new(0),
             segment_speed: Cell::new(FULL_SPEED),
+            asks_bus: Cell::new(false),
             last_mm: Cell::new(None),
             filled_bytes: Cell::new(0),
         }

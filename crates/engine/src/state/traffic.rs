@@ -5,7 +5,12 @@ use std::cell::Cell;
 use schedlab_machine::Machine;
 use schedlab_trace::CpuId;
 
-/// The applications' demand for one bus, in lines per millisecond.
+use crate::state::costs::FULL_SPEED;
+
+/// Demand is counted in 1/1,024 of a line per millisecond.
+const PARTS: u64 = 1 << 10;
+
+/// The applications' demand for one bus.
 struct BusDemand {
     /// Its CPUs.
     cpus: Box<[CpuId]>,
@@ -17,12 +22,12 @@ struct BusDemand {
 
 /// The applications' demand for all buses.
 pub(crate) struct Traffic {
-    /// Lines per millisecond that a bus carries; 0: as many as are asked for.
+    /// The demand that a bus can satisfy.
     capacity: u64,
     /// By CPU.
     bus_of: Box<[u32]>,
     /// By CPU; 0 while it computes nothing.
-    demand_of: Box<[Cell<u32>]>,
+    demand_of: Box<[Cell<u64>]>,
     buses: Box<[BusDemand]>,
 }
 
@@ -32,7 +37,7 @@ impl Traffic {
         let bus_of: Box<[u32]> = cpus().map(|cpu| machine.bus_of(cpu)).collect();
         let nr_buses = bus_of.iter().max().map_or(0, |&last| last + 1);
         Traffic {
-            capacity: machine.bus_lines_per_ms().unwrap_or(0),
+            capacity: machine.bus_lines_per_ms(PARTS).unwrap_or(u64::MAX),
             demand_of: cpus().map(|_| Cell::new(0)).collect(),
             buses: (0..nr_buses)
                 .map(|bus| BusDemand {
@@ -45,13 +50,13 @@ impl Traffic {
         }
     }
 
-    /// Notes that `cpu` asks its bus for so many lines per millisecond from now on. Returns whether the shares of
-    /// other CPUs change by that.
-    pub fn ask(&self, cpu: CpuId, lines_per_ms: u32) -> bool {
+    /// Notes that `cpu` runs an application at `speed` from now on that asks for so many lines per millisecond at full
+    /// speed. Returns whether the shares of other CPUs change by that.
+    pub fn ask(&self, cpu: CpuId, lines_per_ms: u32, speed: u32) -> bool {
         let bus = self.bus(cpu);
-        let before = self.demand_of[cpu.index()].replace(lines_per_ms);
-        bus.sum
-            .set(bus.sum.get() - u64::from(before) + u64::from(lines_per_ms));
+        let demand = u64::from(lines_per_ms) * PARTS * u64::from(speed) / u64::from(FULL_SPEED);
+        let before = self.demand_of[cpu.index()].replace(demand);
+        bus.sum.set(bus.sum.get() - before + demand);
         let level = self.level(bus);
         bus.level.replace(level) != level
     }
@@ -106,7 +111,7 @@ impl Traffic {
     }
 
     fn demand(&self, cpu: CpuId) -> u64 {
-        self.demand_of[cpu.index()].get().into()
+        self.demand_of[cpu.index()].get()
     }
 
     fn bus(&self, cpu: CpuId) -> &BusDemand {
@@ -124,7 +129,7 @@ mod tests {
         machine.memory.bus_ps = 1_000_000;
         let traffic = Traffic::new(&machine);
         for (cpu, demand) in demands.into_iter().enumerate() {
-            traffic.ask(CpuId(cpu as u32), demand);
+            traffic.ask(CpuId(cpu as u32), demand, FULL_SPEED);
         }
         traffic
     }
@@ -151,10 +156,23 @@ mod tests {
     #[test]
     fn only_a_change_of_shares_is_one() {
         let traffic = traffic([500, 0, 0, 0]);
-        assert!(!traffic.ask(CpuId(1), 500));
-        assert!(traffic.ask(CpuId(2), 500));
-        assert!(traffic.ask(CpuId(2), 0));
-        assert!(!traffic.ask(CpuId(1), 0));
+        let ask = |cpu, lines| traffic.ask(CpuId(cpu), lines, FULL_SPEED);
+        assert!(!ask(1, 500));
+        assert!(ask(2, 500));
+        assert!(ask(2, 0));
+        assert!(!ask(1, 0));
+    }
+
+    #[test]
+    fn a_slow_cpu_asks_for_less() {
+        let traffic = traffic([500, 0, 0, 0]);
+        // Half of 1,000: the bus carries both, and neither is slower than it is by itself.
+        assert!(!traffic.ask(CpuId(1), 1_000, FULL_SPEED / 2));
+        assert_eq!(traffic.limited(CpuId(1), 600), 600);
+        // Half of 2,000: what is left of the bus is half of that again.
+        assert!(traffic.ask(CpuId(1), 2_000, FULL_SPEED / 2));
+        assert_eq!(traffic.limited(CpuId(0), 600), 600);
+        assert_eq!(traffic.limited(CpuId(1), 600), 300);
     }
 
     #[test]
@@ -170,6 +188,8 @@ mod tests {
     fn a_bus_without_limit_slows_nobody_down() {
         let mut machine = Machine::builtin("laptop").unwrap();
         machine.memory.bus_ps = 0;
-        assert_eq!(machine.bus_lines_per_ms(), None);
+        let traffic = Traffic::new(&machine);
+        assert!((0..16).all(|cpu| !traffic.ask(CpuId(cpu), u32::MAX, FULL_SPEED)));
+        assert_eq!(traffic.limited(CpuId(3), 600), 600);
     }
 }

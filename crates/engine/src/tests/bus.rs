@@ -93,6 +93,27 @@ fn one_that_asks_for_little_is_not_slower() {
     takes(vec![writer("0", 300), chaser("1", 50)], 325.0);
 }
 
+/// Hardware threads at 60 % each ask for 60 % each: a bus that carries that slows nobody down further.
+#[test]
+fn threads_of_a_core_ask_for_what_they_can_use() {
+    let ms = |bus_ps| {
+        let mut machine = two_nodes();
+        machine.topology = Topology::new(1, 1, 1, 2);
+        machine.interference.smt_share_pct = 60;
+        machine.memory.bus_ps = bus_ps;
+        let tasks = vec![writer("0", 60), writer("1", 60)];
+        run(machine, tasks).end.makespan.unwrap().ns() as f64 / 1e6
+    };
+    // 60 ms of work at 60 %; together 120,000 lines a ms.
+    for (bus_ps, expected) in [(0, 100.0), (8_000, 100.0), (16_000, 192.0)] {
+        let found = ms(bus_ps);
+        assert!(
+            (expected..expected * 1.005 + 0.3).contains(&found),
+            "{bus_ps}: {found}"
+        );
+    }
+}
+
 #[test]
 fn computing_loads_the_bus_where_the_profile_says_what_it_writes() {
     let wait_ps = |written_pct| {

@@ -17,7 +17,8 @@
 //!
 //! Model: a copy that another CPU's write made worthless keeps its way until it is replaced or read
 //! again (hardware may refill it earlier). The write-back of an evicted line occupies the bus when the line is next asked
-//! for, not when it is evicted, and only where `memory.written_pct` is given. The last-level cache never evicts.
+//! for, not when it is evicted, on the bus of the cache that asks, and only where `memory.written_pct` is given. An
+//! application evicts lines by the time that it runs, however slow the bus or another hardware thread makes it. The last-level cache never evicts.
 //!
 //! Addresses are modelled ones ([`crate::address`]); host addresses never get here.
 
@@ -785,12 +786,12 @@ impl Beyond {
             count(&mut counts.bus_transactions);
             if !self.buses.is_empty() {
                 let now = now();
-                if served.was_written_back && self.writes_back {
-                    // The owner did not wait for it, and nobody else does now.
-                    self.wait_for_bus(now, to.place.bus, false);
-                }
                 let wait_ps = self.wait_for_bus(now, to.place.bus, served.leaves_bus);
                 to.stats.bus_wait_ps += wait_ps;
+                if served.was_written_back && self.writes_back {
+                    // The owner did not wait for it, and this access does not now.
+                    self.wait_for_bus(now, to.place.bus, false);
+                }
                 return served.cost_ps + wait_ps;
             }
         }

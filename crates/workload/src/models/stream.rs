@@ -108,6 +108,8 @@ impl Plan for Walker {
             if self.is_first {
                 steps.push(Action::Begin);
             }
+            // Nobody goes on before the clock runs.
+            steps.push(Action::Barrier(self.barrier));
         }
         if self.passes > 0 {
             self.passes -= 1;
