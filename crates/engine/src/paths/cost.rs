@@ -48,7 +48,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `c` has begun or ceased to run tasks: its siblings go on at another speed.
     pub(crate) fn sibling_speed_changed(&self, c: &Cpu) {
-        let mut shares_change = false;
+        let (mut asked, mut shares_change) = (false, false);
         for &sibling in &c.slowed_by {
             let s = self.cpu(sibling);
             if s.asks_bus.get()
@@ -56,12 +56,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             {
                 let p = self.task(task);
                 let speed = self.speed(s, p, true);
+                asked = true;
                 shares_change |= self.traffic.ask(sibling, p.traffic.get(), speed);
             }
         }
         self.speeds_changed(c, &c.slowed_by);
-        if shares_change {
-            self.speeds_changed(c, self.traffic.neighbours(c.id));
+        if asked {
+            self.bus_demand_changed(c, shares_change);
         }
     }
 
@@ -91,6 +92,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             false => (0, 0),
         };
         let shares_change = self.traffic.ask(c.id, lines_per_ms, speed);
+        self.bus_demand_changed(c, shares_change);
+    }
+
+    /// Applications ask more or less of the bus of `c`.
+    fn bus_demand_changed(&self, c: &Cpu, shares_change: bool) {
         let (bus, load) = self.traffic.load(c.id);
         self.shared.cache.borrow_mut().load_bus(bus, load);
         if shares_change {
