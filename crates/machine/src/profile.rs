@@ -160,10 +160,28 @@ pub struct Paths {
     pub socket_recv_ns: u64,
     /// fork() without the policy.
     pub fork_ns: u64,
+    /// execve() of a small program, without its page faults; none: as long as `fork_ns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec_ns: Option<u64>,
+    /// The first access of a page: entering the kernel, finding the page, clearing it; none: three times `syscall_ns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault_ns: Option<u64>,
     /// exit() without the policy.
     pub exit_ns: u64,
     /// A short futex or user-lock operation that needs the kernel.
     pub futex_ns: u64,
+}
+
+impl Paths {
+    /// Returns the time of an `execve()`.
+    pub fn exec_ns(&self) -> u64 {
+        self.exec_ns.unwrap_or(self.fork_ns)
+    }
+
+    /// Returns the time of a page fault.
+    pub fn fault_ns(&self) -> u64 {
+        self.fault_ns.unwrap_or(3 * self.syscall_ns)
+    }
 }
 
 /// The costs of the sched_ext machinery; all zero if the modelled kernel had none (Linux 2.4).

@@ -28,13 +28,17 @@ pub enum KernelPath {
     Futex,
     /// `fork()` and `clone()`.
     Fork,
+    /// `execve()`.
+    Exec,
+    /// A page fault that needs no device: the first access of a page.
+    Fault,
     /// The end of a task.
     Exit,
 }
 
 impl KernelPath {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [KernelPath; 8] = [
+    pub const ALL: [KernelPath; 10] = [
         KernelPath::Send,
         KernelPath::Receive,
         KernelPath::Transmit,
@@ -42,12 +46,17 @@ impl KernelPath {
         KernelPath::PipeRead,
         KernelPath::Futex,
         KernelPath::Fork,
+        KernelPath::Exec,
+        KernelPath::Fault,
         KernelPath::Exit,
     ];
 
     /// Returns whether the call is about an object of the workload: a socket, a pipe, a futex.
     pub fn has_object(self) -> bool {
-        !matches!(self, KernelPath::Fork | KernelPath::Exit)
+        !matches!(
+            self,
+            KernelPath::Fork | KernelPath::Exec | KernelPath::Fault | KernelPath::Exit
+        )
     }
 
     /// Returns whether the call brings a message or takes one.
@@ -201,7 +210,7 @@ mod tests {
             let (key, value) = field.split_once('=').unwrap();
             format!("{key} = {{ value = {value}, source = \"guess\" }}\n")
         });
-        format!("[shared.dev]\n{}", fields.collect::<String>())
+        format!("[shared.z_dev]\n{}", fields.collect::<String>())
     }
 
     #[test]
@@ -219,11 +228,11 @@ mod tests {
             per_cpu: None,
             buckets: None,
         };
-        assert_eq!(machine.shared["dev"], expected);
+        assert_eq!(machine.shared["z_dev"], expected);
         let again = Machine::from_toml("again", &machine.to_toml()).unwrap();
         assert_eq!(again, machine);
         let known = again.provenance().iter();
-        let fields = known.filter(|one| one.field.starts_with("shared.dev."));
+        let fields = known.filter(|one| one.field.starts_with("shared.z_dev."));
         assert_eq!(fields.count(), 5);
     }
 
@@ -232,59 +241,59 @@ mod tests {
         for (fields, says) in [
             (
                 "paths=[];scope=\"machine\";lines=1",
-                "shared.dev.paths: must name a call",
+                "shared.z_dev.paths: must name a call",
             ),
             (
                 "paths=[\"send\"];scope=\"machine\"",
-                "shared.dev.scope: does nothing",
+                "shared.z_dev.scope: does nothing",
             ),
             (
                 "paths=[\"fork\"];scope=\"object\";lines=1",
-                "shared.dev.scope: a call",
+                "shared.z_dev.scope: a call",
             ),
             (
                 "paths=[\"futex\"];scope=\"message\";lines=1",
-                "shared.dev.scope: a call",
+                "shared.z_dev.scope: a call",
             ),
             (
                 "paths=[\"send\"];scope=\"message\";lines=1",
-                "shared.dev.paths: a message",
+                "shared.z_dev.paths: a message",
             ),
             (
                 "paths=[\"send\", \"receive\"];scope=\"message\";atomics=1",
-                "shared.dev.atomics",
+                "shared.z_dev.atomics",
             ),
             (
                 "paths=[\"send\"];scope=\"machine\";lines=1025",
-                "shared.dev.lines",
+                "shared.z_dev.lines",
             ),
             (
                 "paths=[\"send\"];scope=\"machine\";hold_ns=1000000001",
-                "shared.dev.hold_ns",
+                "shared.z_dev.hold_ns",
             ),
             (
                 "paths=[\"send\"];scope=\"object\";lines=1;per_cpu=8",
-                "shared.dev.per_cpu",
+                "shared.z_dev.per_cpu",
             ),
             (
                 "paths=[\"send\", \"receive\"];scope=\"message\";lines=1;per_cpu=1",
-                "shared.dev.per_cpu",
+                "shared.z_dev.per_cpu",
             ),
             (
                 "paths=[\"send\"];scope=\"machine\";lines=1;buckets=2",
-                "shared.dev.buckets",
+                "shared.z_dev.buckets",
             ),
             ("paths=[\"sned\"];scope=\"machine\";lines=1", "sned"),
         ] {
             let error = with(&section(fields)).unwrap_err().to_string();
             assert!(error.contains(says), "{fields}: {error}");
         }
-        let unnamed = section("paths=[\"send\"];scope=\"machine\";lines=1").replace("dev", "Dev");
+        let unnamed = section("paths=[\"send\"];scope=\"machine\";lines=1").replace("z_dev", "Dev");
         let error = with(&unnamed).unwrap_err().to_string();
         assert!(error.contains("small letters"), "{error}");
-        let unsourced = "[shared.dev]\npaths = [\"send\"]";
+        let unsourced = "[shared.z_dev]\npaths = [\"send\"]";
         let error = with(unsourced).unwrap_err().to_string();
-        assert!(error.contains("shared.dev.paths has no source"), "{error}");
+        assert!(error.contains("shared.z_dev.paths has no source"), "{error}");
     }
 
     #[test]

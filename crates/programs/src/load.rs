@@ -1,8 +1,10 @@
 //! Burning CPU time and touching memory.
 
 use std::hint::black_box;
+use std::io;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use memmap2::{Advice, MmapMut};
 use schedlab_workload::{Access, Touch};
 
 use crate::sys;
@@ -116,6 +118,39 @@ impl Memory {
             go_over(&mut buffer.bytes[..pass], touch.access);
             left -= pass;
         }
+    }
+}
+
+/// Pages of a thread, each of which it accesses once.
+#[derive(Default)]
+pub struct Pages {
+    mapping: Option<MmapMut>,
+    next: usize,
+}
+
+/// Bytes of the smallest page of the machines that this runs on; a larger one is accessed more than once.
+const PAGE_BYTES: usize = 4_096;
+/// Pages that are given back together, as will-it-scale's page_fault1 gives back 128 MB.
+const PAGES: usize = 8_192;
+
+impl Pages {
+    /// Accesses a page for the first time.
+    pub fn fault(&mut self) -> io::Result<()> {
+        let mapping = match &mut self.mapping {
+            Some(mapping) if self.next < PAGES => mapping,
+            slot => {
+                self.next = 0;
+                // The old ones go first: as much memory is used as one mapping has.
+                *slot = None;
+                let mapping = MmapMut::map_anon(PAGES * PAGE_BYTES)?;
+                // A huge page would take 512 of the faults. A kernel without them has nothing to forbid.
+                let _ = mapping.advise(Advice::NoHugePage);
+                slot.insert(mapping)
+            }
+        };
+        mapping[self.next * PAGE_BYTES] = 1;
+        self.next += 1;
+        Ok(())
     }
 }
 

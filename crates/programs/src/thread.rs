@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use schedlab_trace::{CpuId, CpuSet, Instant};
 use schedlab_workload::{Action, Behaviour, Context, Outcome, Rng, TaskSpec, stream};
 
-use crate::load::{Memory, Speed};
+use crate::load::{Memory, Pages, Speed};
 use crate::objects::{Objects, Reader};
 use crate::sys::{self, SharedMemory, Tell};
 
@@ -272,6 +272,7 @@ impl Process {
         let mut own = Own {
             reader: Reader::default(),
             memory: Memory::default(),
+            pages: Pages::default(),
             null: None,
             is_exact: false,
         };
@@ -383,6 +384,10 @@ impl Process {
             Action::SetAffinity(cpus) => run.set_affinity(Some(&cpus))?,
             Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
             Action::Touch(touch) => own.memory.touch(touch),
+            Action::Fault(pages) => (0..pages)
+                .try_for_each(|_| own.pages.fault())
+                .map_err(|e| format!("no memory for its pages: {e}"))?,
+            Action::Exec => return Err(begins_programs()),
             Action::Syscall => own.write_null()?,
             Action::Work(_) | Action::Begin | Action::Exit => {
                 unreachable!("handled where the behaviour is asked")
@@ -397,6 +402,11 @@ pub fn forks_processes(comm: &str) -> String {
     format!(
         "`{comm}` creates processes; real programs create threads of their own process only: run the real thing instead, for example `schedlab run -s … -- sh -c 'make clean; make -j4'`"
     )
+}
+
+/// Why a task that begins another program is not carried out.
+fn begins_programs() -> String {
+    "it begins another program; real programs are threads, which cannot: run the real thing instead, for example `schedlab run -s … -- sh -c 'make clean; make -j4'`".to_owned()
 }
 
 fn refused(what: &str, error: &std::io::Error) -> String {
@@ -451,6 +461,7 @@ impl Settings {
 struct Own {
     reader: Reader,
     memory: Memory,
+    pages: Pages,
     null: Option<File>,
     /// Its sleeps end without timer slack.
     is_exact: bool,

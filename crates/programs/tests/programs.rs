@@ -128,6 +128,7 @@ const SMALL: &[(&str, Option<u64>)] = &[
         "service:clients=3,think=1ms,service=100us,duration=300ms",
         None,
     ),
+    ("faults:threads=2,pages=768", Some(1_536)),
     ("stream:threads=2,size=1M,passes=3", Some(6)),
     (
         "streamcluster:threads=3,iterations=20,phase=200us,serial=1ms",

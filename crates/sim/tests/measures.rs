@@ -163,6 +163,7 @@ const WORKLOADS: &[&str] = &[
     "schbench:workers=2,duration=50ms",
     "service:clients=3,think=1ms,duration=50ms",
     "service:rate=1000/s,duration=50ms",
+    "faults:threads=2,pages=512",
     "stream:threads=2,size=1M,passes=2",
     "streamcluster:iterations=3,threads=3,phase=1ms,serial=1ms",
     "tpch:queries=1,operators=1,batches=20",

@@ -88,6 +88,8 @@ pub enum Action {
     Notify(ObjectId),
     /// Creates a task (fork or clone).
     Fork(Box<TaskSpec>),
+    /// Replaces the task's program (`execve()`); it goes on as before.
+    Exec,
     /// Changes the task's own nice level.
     SetNice(i8),
     /// Changes the task's own allowed CPUs.
@@ -96,6 +98,8 @@ pub enum Action {
     SetClass(SchedClass),
     /// Goes over memory of the task's own.
     Touch(Touch),
+    /// Accesses so many pages for the first time, one after another: page faults that need no device.
+    Fault(u32),
     /// A system call that returns at once and concerns no other task (a write to /dev/null).
     Syscall,
     /// `n` units of the workload's measure of work are done; takes no time.

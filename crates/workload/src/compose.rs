@@ -292,6 +292,8 @@ impl Place {
             | Action::SetAffinity(_)
             | Action::SetClass(_)
             | Action::Touch(_)
+            | Action::Exec
+            | Action::Fault(_)
             | Action::Syscall
             | Action::Work(_)
             | Action::Begin

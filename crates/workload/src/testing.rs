@@ -396,6 +396,8 @@ impl Executor {
             | Action::SetAffinity(_)
             | Action::SetClass(_)
             | Action::Touch(_)
+            | Action::Exec
+            | Action::Fault(_)
             | Action::Syscall => Step::Done(Outcome::Done),
             Action::Work(n) => {
                 self.end.work += u64::from(n);

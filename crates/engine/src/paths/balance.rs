@@ -18,6 +18,7 @@ use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::domains::{Domain, Group, Place};
+use crate::state::fair::Push;
 use crate::state::task::Class;
 
 /// A task moves between nodes only if more than so many more run there (`NUMA_IMBALANCE_MIN`).
@@ -347,7 +348,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             && p.migration_dest.get().is_none()
         {
             pushes = true;
-            p.fair.pushed.set(true);
+            p.fair.pushed.set(Some(Push::IdleCpu));
             p.migration_dest.set(Some(dest));
             self.taken_by_class(c, src, Class::Stop);
             self.resched_curr(c, src);

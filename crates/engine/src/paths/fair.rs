@@ -16,7 +16,7 @@ use crate::contract::consts::{deq, enq, wake};
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
-use crate::state::fair::{CAPACITY, NEVER};
+use crate::state::fair::{CAPACITY, NEVER, Push};
 use crate::state::task::{Class, OnRq, Task};
 use crate::state::utilisation::nr_idle_scan;
 
@@ -334,7 +334,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if flags & deq::SLEEP != 0 {
             self.keep_utilisation(p);
         }
-        if flags & deq::SLEEP != 0 && p.fair.pushed.take() {
+        if flags & deq::SLEEP != 0 && p.fair.pushed.take().is_some() {
             p.migration_dest.set(None);
         }
         p.fair.slept_on.set(sleeps_early.then_some(rq.id));
@@ -470,14 +470,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.is_idle_for_fair(cpu) || !idle(p) && self.has_fair.get() && has_idle_only()
     }
 
-    /// `sched_balance_find_dst_cpu()` for a new task: where there is least to do, on a core of its own, by the cache
-    /// with the fewest busy CPUs; near the parent among equals. Beside as many as there are caches it stays at the
-    /// parent's (`imb_numa_nr`).
+    /// `sched_balance_find_dst_cpu()` for a new task or a new program: where there is least to do besides `p`, on a core
+    /// of its own, by the cache with the fewest busy CPUs; near the parent, or where it runs, among equals. Beside as
+    /// many as there are caches it stays at the parent's (`imb_numa_nr`).
     fn cpu_for_new_task(&self, p: &Task, parent: CpuId) -> Option<CpuId> {
         let topology = &self.machine.topology;
         let llc = |cpu: CpuId| topology.cpu(cpu).llc as usize;
         let core = |cpu: CpuId| topology.cpu(cpu).core;
-        let busy = |cpu: CpuId| self.cpu(cpu).nr_running.get() > 0;
+        let runs_here = |cpu: CpuId| p.on_rq() == OnRq::Queued && p.cpu.get() == cpu;
+        let nr_others = |cpu: CpuId| self.cpu(cpu).nr_running.get() - u32::from(runs_here(cpu));
+        let busy = |cpu: CpuId| nr_others(cpu) > 0;
+        let is_free = |cpu: CpuId| runs_here(cpu) && !busy(cpu) || self.is_free_for(p, cpu);
+        let class_of = |cpu: CpuId| match runs_here(cpu) {
+            true => Class::Fair,
+            false => self.curr_class(self.cpu(cpu)),
+        };
         let mut busy_of_llc = vec![0; topology.nr_llcs() as usize];
         for rq in self.cpus.iter().filter(|rq| busy(rq.id)) {
             busy_of_llc[llc(rq.id)] += 1;
@@ -495,12 +502,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let cpus = self.cpus.iter().map(|rq| rq.id).filter(|&cpu| usable(cpu));
         cpus.min_by_key(|&cpu| {
             (
-                if self.is_free_for(p, cpu) {
-                    0
-                } else {
-                    self.cpu(cpu).nr_running.get()
-                },
-                self.curr_class(self.cpu(cpu)) > Class::Fair,
+                if is_free(cpu) { 0 } else { nr_others(cpu) },
+                class_of(cpu) > Class::Fair,
                 shares_core(cpu),
                 crowd(cpu),
                 cpu != parent,
@@ -525,6 +528,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let target = self.wake_affine(c, p, prev, wake_flags);
         self.update_utilisation(c, p, false);
         self.select_idle_sibling(c, p, prev, target)
+    }
+
+    /// `sched_exec()`: a task that begins a new program has nothing in the caches, so it is placed as a new one. Tasks of
+    /// other classes stay where they are (`select_task_rq_scx()`, `select_task_rq_rt()`).
+    #[cold]
+    pub(crate) fn sched_exec(&self, c: &Cpu, p: &Task) {
+        if p.class.get() != Class::Fair || p.migration_dest.get().is_some() {
+            return;
+        }
+        match self.cpu_for_new_task(p, c.id) {
+            Some(dest) if dest != c.id => {
+                p.fair.pushed.set(Some(Push::Exec));
+                p.migration_dest.set(Some(dest));
+                self.taken_by_class(c, c, Class::Stop);
+                self.resched_curr(c, c);
+            }
+            _ => {}
+        }
     }
 
     /// `wake_affine()`: this CPU or the previous one.

@@ -10,6 +10,7 @@ use crate::contract::policy::{OpCall, OpKind, Policy};
 use crate::paths::ext::{NextTask, Pick};
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
+use crate::state::fair::Push;
 use crate::state::pi::Inherited;
 use crate::state::task::{Class, OnRq, ScxState, Task, TaskState};
 
@@ -490,8 +491,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // __migrate_task(): without run queue locks another CPU may have taken it from a queue.
         let is_here = p.on_rq() == OnRq::Queued && p.cpu.get() == c.id;
         let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
-        // active_load_balance_cpu_stop()
-        let is_pushed = p.fair.pushed.take() && dest.is_some_and(|cpu| self.is_idle_for_fair(cpu));
+        let is_pushed = match p.fair.pushed.take() {
+            Some(Push::IdleCpu) => dest.is_some_and(|cpu| self.is_idle_for_fair(cpu)),
+            Some(Push::Exec) => dest.is_some(),
+            None => false,
+        };
         if is_here && (is_pushed || !(p.allows(c.id) && c.is_online())) {
             self.push_task_off(c, p, dest);
         }

@@ -61,6 +61,8 @@ pub(crate) fn action_name(action: &Action) -> &'static str {
         Action::Suspend(_) => "Suspend",
         Action::Notify(_) => "Notify",
         Action::Fork(_) => "Fork",
+        Action::Exec => "Exec",
+        Action::Fault(_) => "Fault",
         Action::SetNice(_) => "SetNice",
         Action::SetAffinity(_) => "SetAffinity",
         Action::SetClass(_) => "SetClass",
@@ -203,6 +205,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Action::Fork(_) => {
                 self.use_shared(c, p, KernelPath::Fork, None, 0);
                 paths.syscall_ns + paths.fork_ns
+            }
+            Action::Exec => {
+                self.sched_exec(c, p);
+                self.use_shared(c, p, KernelPath::Exec, None, 0);
+                paths.syscall_ns + paths.exec_ns()
+            }
+            Action::Fault(_) => {
+                self.use_shared(c, p, KernelPath::Fault, None, 0);
+                paths.fault_ns()
             }
             Action::Exit => {
                 p.exiting.set(true);
@@ -444,6 +455,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.sched_yield(c, p);
                 return;
             }
+            Action::Fault(pages) if pages > 1 => {
+                return self.begin_action(c, p, Action::Fault(pages - 1));
+            }
             Action::SleepUntil(until) => return self.sleep_until(c, p, until),
             Action::Io(time) => {
                 p.exec.set(Exec::Next);
@@ -561,7 +575,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn object_effect(&self, c: &Cpu, p: &Task, action: &Action) -> Effect {
         let done = Effect::Done(Outcome::Done);
         match *action {
-            Action::Syscall => done,
+            Action::Syscall | Action::Exec | Action::Fault(_) => done,
             Action::Write { to, bytes } => self.write(c, p, to, bytes),
             Action::Read { from, limit } => self.read(c, p, from, limit),
             Action::Lock(mutex) => self.lock_mutex(c, p, mutex),

@@ -450,3 +450,41 @@ fn tasks_that_ended_are_no_load() {
     });
     assert_eq!(wakes_from_the_other_cache(parent, &[0, 1]), 3);
 }
+
+/// `sched_exec()`: a task that begins a new program leaves a CPU where others wait for an idle one; alone on its CPU it
+/// stays, and so does a task of a policy.
+#[test]
+fn a_new_program_begins_where_there_is_least_to_do() {
+    let begins = |action: fn() -> Action| {
+        let spec = task("begins", move |n, _| {
+            Some(match n {
+                0 => Action::Compute(Duration::from_ms(5)),
+                1 => Action::SetAffinity(CpuSet::all(2)),
+                2 => action(),
+                3 => Action::Compute(Duration::from_us(500)),
+                _ => return None,
+            })
+        });
+        on_cpus(spec, "0")
+    };
+    let hog = || on_cpus(hog("hog", 50), "0");
+    let nr_moves = |checked: &Checked| moves(checked).iter().filter(|to| to.1 == 1).count();
+    let exec = || Action::Exec;
+    let beside = fair(machine(2), Start::Together, vec![hog(), begins(exec)]);
+    let to: Vec<_> = moves(&beside)
+        .iter()
+        .map(|&(_, task, to, _)| (task, to))
+        .collect();
+    assert_eq!(to, [(1, 1)]);
+    let call = fair(
+        machine(2),
+        Start::Together,
+        vec![hog(), begins(|| Action::Syscall)],
+    );
+    assert_eq!(moves(&call).len(), 0);
+    let alone = fair(machine(2), Start::Together, vec![begins(exec)]);
+    assert_eq!(moves(&alone).len(), 0);
+    let workload = workload(Vec::new(), vec![hog(), begins(exec)]);
+    let policy = run_checked(scenario_of(machine(2), workload), Stub::fifo(&[]));
+    assert_eq!(nr_moves(&policy), 0);
+}

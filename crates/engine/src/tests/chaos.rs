@@ -214,7 +214,11 @@ pub(super) fn random_task(rng: &mut Rng, nr_cpus: usize, depth: u32) -> TaskSpec
                 bytes: 10,
             },
             14 => Action::Post(ObjectId(1)),
-            15 => Action::Syscall,
+            15 => match below(rng, 3) {
+                0 => Action::Syscall,
+                1 => Action::Exec,
+                _ => Action::Fault(1 + below(rng, 20) as u32),
+            },
             16 => Action::SetNice(below(rng, 40) as i8 - 20),
             17 => {
                 let cpu = CpuId(below(rng, nr_cpus as u64) as u32);

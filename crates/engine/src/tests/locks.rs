@@ -148,6 +148,8 @@ fn exits_follow_each_other_under_a_big_kernel_lock() {
     let end = |held_ns| {
         let tasks = (0..2).map(|_| periodic("p", 50, 0, 1)).collect();
         let mut scenario = scenario(2, tasks);
+        // Nothing else that exits share.
+        scenario.machine.shared.clear();
         scenario.machine.locks.big_kernel_lock_ns = held_ns;
         scenario.machine.locks.handover_ns = 100;
         let checked = run_checked(scenario, Stub::fifo(&[]));

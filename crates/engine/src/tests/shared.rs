@@ -243,9 +243,67 @@ fn forks_and_exits_use_what_is_theirs() {
     let none = holds(&[KernelPath::Futex]);
     assert_eq!(none, 0);
     // The main thread creates the parent and ends, too.
+    assert_eq!(holds(&[KernelPath::Exec, KernelPath::Fault]), 0);
     let forks = holds(&[KernelPath::Fork]);
     let exits = holds(&[KernelPath::Exit]);
     assert!((3..=5).contains(&forks), "{forks}");
     assert!((4..=5).contains(&exits), "{exits}");
     assert_eq!(holds(&[KernelPath::Fork, KernelPath::Exit]), forks + exits);
+}
+
+/// Page faults go through what they share one by one, and each takes its time; threads of one process wait for each other.
+#[test]
+fn faults_use_what_is_theirs_one_by_one() {
+    let table = SharedObject {
+        hold_ns: Some(10_000),
+        ..object(&[KernelPath::Fault], Scope::Process)
+    };
+    let toucher = |cpu: u32| {
+        let spec = task("f", |n, _| match n {
+            0 => Some(Action::SleepUntil(AT_ONCE)),
+            1 => Some(Action::Fault(3)),
+            _ => None,
+        });
+        let mut spec = on_cpus(spec, &cpu.to_string());
+        spec.address_space = Some(3);
+        spec
+    };
+    let mut machine = free_memory(2, &[table]);
+    machine.paths.fault_ns = Some(2_000);
+    let checked = run(machine, Vec::new(), vec![toucher(0), toucher(1)]);
+    let (holds, ends) = holds_and_ends_of_waits(&checked);
+    assert_eq!(holds, [10_000; 6]);
+    // A: 0-10, B: waits to 10.1, A: 12, waits for B's end at 20.1, and so on by turns.
+    assert_eq!(ends, [10_100, 20_200, 30_300, 40_400, 50_500]);
+}
+
+/// A fault takes the time of the profile, or that of three system calls; an exec that of a fork.
+#[test]
+fn faults_and_execs_take_the_times_of_the_profile() {
+    let ran = |action: Action, set: fn(&mut Machine)| {
+        let mut machine = free_memory(1, &[]);
+        set(&mut machine);
+        let cost = |action: Option<Action>| {
+            let mut action = action;
+            let spec = task("one", move |_, _| action.take());
+            let end = run(machine.clone(), Vec::new(), vec![spec]).end;
+            end.makespan.unwrap().ns()
+        };
+        cost(Some(action)) - cost(None)
+    };
+    let m = free_memory(1, &[]);
+    assert_eq!(
+        ran(Action::Fault(4), |m| m.paths.fault_ns = Some(700)),
+        2_800
+    );
+    assert_eq!(
+        ran(Action::Fault(4), |m| m.paths.fault_ns = None),
+        12 * m.paths.syscall_ns
+    );
+    let exec = ran(Action::Exec, |m| m.paths.exec_ns = Some(90_000));
+    assert_eq!(exec, m.paths.syscall_ns + 90_000);
+    assert_eq!(
+        ran(Action::Exec, |m| m.paths.exec_ns = None),
+        m.paths.syscall_ns + m.paths.fork_ns
+    );
 }

@@ -65,6 +65,18 @@ pub(super) const MODEL: Model = Model {
         },
         time("read_wait", "10ms", "how long such a read takes (guess: one access of a disk of 1999)"),
         Param {
+            name: "exec",
+            kind: Kind::Flag,
+            default: "false",
+            doc: "whether drivers, compilers and assemblers begin by execve(); without it, their CPU times contain it",
+        },
+        Param {
+            name: "faults",
+            kind: Kind::Count { min: 0, max: 10_000_000 },
+            default: "0",
+            doc: "page faults of a compiler, and a tenth of them of a driver and an assembler; without it, their CPU times contain them",
+        },
+        Param {
             name: "working_set",
             kind: Kind::Bytes {
                 min: 0,
@@ -85,6 +97,7 @@ pub(super) const MODEL: Model = Model {
 fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadError> {
     let units = options.count("units");
     let per_directory = options.count("directory");
+    let (exec, faults) = (options.flag("exec"), options.count("faults") as u32);
     builder.room_for(options, 1 + 3 * units + units.div_ceil(per_directory))?;
     let ended = builder.object(ObjectSpec::Semaphore { initial: 0 });
     let tree = Arc::new(Tree::new(units, per_directory));
@@ -92,9 +105,10 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
     let mut number = 1;
     for unit in 0..units {
         let child = builder.object(ObjectSpec::Semaphore { initial: 0 });
-        let part = |time, wait, name: &str, number: usize| {
+        let part = |time, wait, faults, name: &str, number: usize| {
             let working_set = options.bytes("working_set");
             let process = Process {
+                program: Program { exec, faults },
                 time,
                 wait_ppm: wait,
                 wait: options.time("read_wait"),
@@ -106,9 +120,10 @@ fn build(options: &Options, builder: &mut Builder) -> Result<Score, WorkloadErro
         };
         let read = options.probability_ppm("read");
         let time = skewed(options.time("compile"), &mut stream(SOURCE, unit as u32));
-        let compiler = part(time, read, "cc1", number + 1);
-        let assembler = part(options.time("assemble"), 0, "as", number + 2);
+        let compiler = part(time, read, faults, "cc1", number + 1);
+        let assembler = part(options.time("assemble"), 0, faults / 10, "as", number + 2);
         let driver = Driver {
+            program: Program { exec, faults: faults / 10 },
             time: options.time("driver"),
             // Taken from the end.
             parts: vec![assembler, compiler],
@@ -251,8 +266,26 @@ impl Make {
     }
 }
 
+/// How a process begins.
+struct Program {
+    exec: bool,
+    faults: u32,
+}
+
+impl Program {
+    fn begin(&self, steps: &mut Steps) {
+        if self.exec {
+            steps.push(Action::Exec);
+        }
+        if self.faults > 0 {
+            steps.push(Action::Fault(self.faults));
+        }
+    }
+}
+
 /// The compiler's driver.
 struct Driver {
+    program: Program,
     time: Duration,
     /// Processes that it runs one after another, the next one last.
     parts: Vec<TaskSpec>,
@@ -268,6 +301,7 @@ impl Plan for Driver {
         match self.step {
             0 => {
                 self.step = 1;
+                self.program.begin(steps);
                 steps.compute(self.time);
                 while let Some(part) = self.parts.pop() {
                     steps.push(Action::Fork(Box::new(part)));
@@ -287,6 +321,7 @@ impl Plan for Driver {
 
 /// A compiler or an assembler.
 struct Process {
+    program: Program,
     time: Duration,
     wait_ppm: u32,
     wait: Duration,
@@ -312,6 +347,7 @@ impl Plan for Process {
         match self.step {
             0 => {
                 self.step = 1;
+                self.program.begin(steps);
                 let rng = &mut *context.rng;
                 if below(rng, 1_000_000) < u64::from(self.wait_ppm) {
                     self.waited += 1;

@@ -22,6 +22,7 @@ models! {
     chat,
     cpu,
     facesim,
+    faults,
     ferret,
     fluidanimate,
     hackbench,
