@@ -92,9 +92,8 @@ const VM_INSTEAD: &str = "use --vm, or boot a kernel with CONFIG_SCHED_CLASS_EXT
 
 fn kernel() -> Vec<Finding> {
     let mut findings = Vec::new();
-    let release = nix::sys::utsname::uname()
-        .map(|u| u.release().to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
     match config(&release) {
         Some(config) => {
             let has = |option: &str| config.lines().any(|l| l == format!("{option}=y"));
@@ -123,7 +122,7 @@ fn kernel() -> Vec<Finding> {
         ),
     });
     findings.push(types());
-    findings.push(if nix::unistd::geteuid().is_root() {
+    findings.push(if rustix::process::geteuid().is_root() {
         ok("rights", "root")
     } else {
         missing("rights", "loading BPF programs needs root", "run with sudo")

@@ -17,12 +17,11 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpgrp, getpid};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpgrp, getpid, kill_process, kill_process_group,
+    pidfd_open, set_child_subreaper, waitpid,
+};
 
 use crate::error::{At as _, Result};
 
@@ -60,10 +59,7 @@ impl Group {
             .stderr(Stdio::null())
             .process_group(0)
             .spawn();
-        let pidfd = i32::try_from(child.id())
-            .ok()
-            .and_then(rustix::process::Pid::from_raw)
-            .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         match watchdog {
             Ok(watchdog) => {
                 heads.extend([child.id(), watchdog.id()]);
@@ -76,7 +72,7 @@ impl Group {
                 })
             }
             Err(error) => {
-                let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
+                let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
                 let _ = child.wait();
                 Err(error).at("/bin/sh")
             }
@@ -110,7 +106,7 @@ impl Group {
     /// Sends a signal to all of the group.
     pub fn signal(&self, signal: Signal) {
         // Fails if no process of the group is left.
-        let _ = killpg(Pid::from_raw(self.child.id().cast_signed()), signal);
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 
     /// Ends whatever of the group still runs, at once.
@@ -122,9 +118,8 @@ impl Group {
         // The watchdog first, so that it never signals a group whose number is used again.
         let _ = self.watchdog.kill();
         let _ = self.watchdog.wait();
-        let group = Pid::from_raw(self.child.id().cast_signed());
         // Fails if no process of the group is left.
-        let _ = killpg(group, Signal::SIGKILL);
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         if self.ended.is_none() {
             self.ended = self.child.wait().ok();
         }
@@ -154,11 +149,11 @@ fn ask_for_orphans() {
         // Children of the process that became this program by exec are not ours.
         let strangers: Vec<u32> = orphans()
             .iter()
-            .map(|pid| pid.as_raw().cast_unsigned())
+            .map(|pid| pid.as_raw_nonzero().get().cast_unsigned())
             .collect();
         remember(&strangers);
         // Refused by no kernel since 3.4; without it only the process group is found.
-        let _ = set_child_subreaper(true);
+        let _ = set_child_subreaper(Some(getpid()));
     });
 }
 
@@ -171,10 +166,10 @@ fn stop_orphans() {
             return;
         }
         for &orphan in &orphans {
-            let _ = kill(orphan, Signal::SIGKILL);
+            let _ = kill_process(orphan, Signal::KILL);
         }
         for &orphan in &orphans {
-            while waitpid(orphan, Some(WaitPidFlag::WNOHANG)) == Ok(WaitStatus::StillAlive)
+            while matches!(waitpid(Some(orphan), WaitOptions::NOHANG), Ok(None))
                 && Instant::now() < deadline
             {
                 thread::sleep(Duration::from_millis(1));
@@ -186,7 +181,7 @@ fn stop_orphans() {
 /// Our children that are in another process group and head no group of ours.
 fn orphans() -> Vec<Pid> {
     let heads = heads();
-    let (us, our_group) = (getpid().as_raw(), getpgrp().as_raw());
+    let [us, our_group] = [getpid(), getpgrp()].map(|pid| pid.as_raw_nonzero().get());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
         .filter_map(|entry| {
@@ -197,7 +192,8 @@ fn orphans() -> Vec<Pid> {
             let mut number = || words.next()?.parse::<i32>().ok();
             let (parent, group) = (number()?, number()?);
             let head = heads.contains(&pid.cast_unsigned());
-            (parent == us && group != our_group && !head).then_some(Pid::from_raw(pid))
+            let is_ours = parent == us && group != our_group && !head;
+            Pid::from_raw(pid).filter(|_| is_ours)
         })
         .collect()
 }

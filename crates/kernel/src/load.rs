@@ -43,7 +43,7 @@ pub fn ready() -> Result<()> {
         }
         State::Loaded { name, .. } => return Err(Error::AlreadyLoaded { name }),
     }
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return Err(Error::Missing {
             what: "the right to load BPF programs".to_owned(),
             remedy: "run as root, for example with sudo".to_owned(),

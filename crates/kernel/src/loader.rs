@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::ProgramType;
 use libbpf_rs::query::ProgInfoIter;
-use nix::sys::signal::Signal;
+use rustix::process::Signal;
 
 use crate::error::{At as _, Error, Result};
 use crate::exit::{EXIT_UNREG, PolicyExit};
@@ -285,7 +285,7 @@ impl Started {
             let mut group = self.group.borrow_mut();
             // A loader takes its scheduler out and reports that. If it does not, it is ended all the same.
             if group.ended().is_none() {
-                group.signal(Signal::SIGINT);
+                group.signal(Signal::INT);
                 group.wait(END_TIMEOUT);
             }
             group.stop();

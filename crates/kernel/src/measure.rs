@@ -615,10 +615,8 @@ fn ring(
 
 /// CLOCK_MONOTONIC, as `bpf_ktime_get_ns()` reads it.
 fn monotonic_ns() -> u64 {
-    use nix::time::{ClockId, clock_gettime};
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| {
-        t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs()
-    })
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
 fn words(values: impl Iterator<Item = u32>) -> Vec<u8> {

@@ -20,8 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use schedlab_kernel::bpf_policy::{self, BpfObject};
 use schedlab_kernel::exit::PolicyExit;
 use schedlab_kernel::kernel_log::complaints;
@@ -465,9 +464,9 @@ fn spawn(kind: Kind, number: usize, children: Arc<[Kind]>) -> thread::JoinHandle
 fn bind(cpus: &schedlab_trace::CpuSet) {
     let mut set = CpuSet::new();
     for cpu in cpus.iter() {
-        set.set(cpu.index()).expect("the machine has that CPU");
+        set.set(cpu.index());
     }
-    sched_setaffinity(Pid::from_raw(0), &set).expect("the task may be bound");
+    sched_setaffinity(None, &set).expect("the task may be bound");
 }
 
 fn run_step(step: &Step, children: &Arc<[Kind]>) -> Option<thread::JoinHandle<()>> {

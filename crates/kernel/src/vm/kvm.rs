@@ -122,8 +122,8 @@ pub fn remembered() -> Option<Acceleration> {
 
 /// Where it is remembered; without the file it is tried again.
 pub fn file() -> Option<PathBuf> {
-    let release = nix::sys::utsname::uname().ok()?;
-    let release = release.release().to_string_lossy().into_owned();
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
     Some(cache::dir().ok()?.join(format!("kvm-on-{release}")))
 }
 

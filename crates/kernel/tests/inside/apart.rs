@@ -22,7 +22,7 @@ pub fn until_apart(patience: Duration) -> Duration {
                 }
                 on(0..cpus);
                 while !done.load(Relaxed) {
-                    on_cpu.store(nix::sched::sched_getcpu().unwrap_or(number), Relaxed);
+                    on_cpu.store(rustix::thread::sched_getcpu(), Relaxed);
                 }
             });
         }

@@ -6,8 +6,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CpuSet, sched_setaffinity, sched_yield};
-use nix::unistd::Pid;
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity, sched_yield};
 
 /// First argument of this program as one of the programs.
 pub const MARK: &str = "as-a-program";
@@ -41,9 +41,9 @@ fn on_cpu_0() {
 pub fn on(cpus: std::ops::Range<usize>) {
     let mut set = CpuSet::new();
     for cpu in cpus {
-        set.set(cpu).expect("the CPU exists");
+        set.set(cpu);
     }
-    sched_setaffinity(Pid::from_raw(0), &set).expect("the CPUs are allowed");
+    sched_setaffinity(None, &set).expect("the CPUs are allowed");
 }
 
 /// More threads than CPUs that compute and sleep for a while.
@@ -75,10 +75,8 @@ fn hogs(time: Duration, nice: i32) {
         .into_iter()
         .map(|nice| {
             thread::spawn(move || {
-                let id = nix::unistd::gettid().as_raw() as u32;
-                // SAFETY: takes three numbers.
-                let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, id, nice) };
-                assert_eq!(set, 0, "a worse nice level is anybody's right");
+                setpriority_process(Some(gettid()), nice)
+                    .expect("a worse nice level is anybody's right");
                 let mut rounds = 0_u64;
                 while Instant::now() < end {
                     rounds = std::hint::black_box(rounds + 1);
@@ -100,7 +98,7 @@ fn shuffle(time: Duration) {
         .map(|number| {
             let tell = tell.clone();
             thread::spawn(move || {
-                tell.send(nix::unistd::gettid()).expect("somebody listens");
+                tell.send(gettid()).expect("somebody listens");
                 let mut rounds = 0_u64;
                 while Instant::now() < end {
                     for _ in 0..20_000 {
@@ -127,14 +125,14 @@ fn shuffle(time: Duration) {
         let mut allowed = CpuSet::new();
         let first = draw(cpus);
         for cpu in first..=first + draw(cpus) {
-            allowed.set(cpu % cpus).expect("the CPU exists");
+            allowed.set(cpu % cpus);
         }
         // Its thread may have ended meanwhile.
-        let changed = sched_setaffinity(id, &allowed);
+        let changed = sched_setaffinity(Some(id), &allowed);
         assert!(changed.is_ok() || Instant::now() >= end, "{changed:?}");
         let nice = draw(40) as i32 - 20;
-        // SAFETY: takes three numbers.
-        unsafe { libc::setpriority(libc::PRIO_PROCESS, id.as_raw() as u32, nice) };
+        // Its thread may have ended here, too.
+        let _ = setpriority_process(Some(id), nice);
         thread::sleep(Duration::from_millis(1));
     }
     for thread in threads {
@@ -202,7 +200,7 @@ fn yielders(threads: u32, yields: u32) {
         .map(|_| {
             thread::spawn(move || {
                 for _ in 0..yields {
-                    sched_yield().expect("yielding cannot fail");
+                    sched_yield();
                 }
             })
         })

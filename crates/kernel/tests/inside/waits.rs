@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, gettid, sched_setaffinity};
 
 use super::programs::on;
 
@@ -51,7 +51,7 @@ pub fn beside_a_realtime_hog(hog: Duration) -> Duration {
     let (tell, told) = mpsc::channel();
     let displaced = thread::spawn(move || {
         on(1..2);
-        tell.send(nix::unistd::gettid()).expect("somebody listens");
+        tell.send(gettid()).expect("somebody listens");
         longest_pause(from, until)
     });
     let id = told.recv().expect("it tells its id");
@@ -67,9 +67,9 @@ pub fn beside_a_realtime_hog(hog: Duration) -> Duration {
     sleep_until(from + Duration::from_millis(20));
     let mut all = CpuSet::new();
     for cpu in 0..thread::available_parallelism().map_or(1, usize::from) {
-        all.set(cpu).expect("the CPU exists");
+        all.set(cpu);
     }
-    sched_setaffinity(id, &all).expect("the thread is there");
+    sched_setaffinity(Some(id), &all).expect("the thread is there");
     hog.join().expect("computing does not panic");
     displaced.join().expect("computing does not panic")
 }
