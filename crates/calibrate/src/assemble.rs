@@ -10,9 +10,10 @@ use schedlab_trace::counted;
 use crate::caches::{Node, memory_costs, streams};
 use crate::draft::{Draft, rising};
 use crate::idle::{self, Idle, Snapshot};
+use crate::rings::Switches;
 use crate::sample::{Figure, Sample};
 use crate::sysfs::Described;
-use crate::{Report, memory, paths, pin};
+use crate::{Report, memory, paths, pin, rings};
 
 /// Time between two messages while the idle machine is watched: long, as the terminal that shows them wakes.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
@@ -352,10 +353,6 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
         figure.is_some()
     };
 
-    let yielded = figure(paths::yield_alone(cpu));
-    let schedule = less(yielded, &[syscall]);
-    let what = "sched_yield() with nobody else to run, less a system call";
-    put(draft, "schedule_ns", guess.schedule_ns, schedule, what);
     let futex = figure(paths::futex_nobody(cpu));
     let what = "futex wake of nobody, less a system call";
     put(
@@ -393,26 +390,12 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
         None => draft.note("no loopback socket could be used: socket costs stay a guess"),
     }
     progress("wakeups and context switches");
-    let woken = figure(paths::wake_same_cpu(cpu));
-    let what = "futex wakes of threads on the same CPU, less a futex wake of nobody";
-    if !put(
-        draft,
-        "wakeup_ns",
-        guess.wakeup_ns,
-        less(woken, &[futex]),
-        what,
-    ) {
-        draft.note("no wakeup could be measured: it stays a guess");
+    let switches = rings::switches(cpu);
+    match &switches {
+        Some(switches) => switch_paths(draft, switches),
+        None => draft.note("no ring of tasks could be made: wakeups and switches stay a guess"),
     }
-    // A hop contains a write, a read, a wakeup, schedule() and the switch.
-    let hop = figure(paths::pipe_hop(cpu, cpu));
-    let switch = plus(less(hop, &[pipe, woken, yielded]), &[futex, syscall]);
-    let what = "hop through a pipe between threads on one CPU, less a write, a read, a wakeup and schedule()";
-    put(draft, "switch_ns", guess.switch_ns, switch, what);
-    let between_processes = figure(paths::pipe_hop_processes(cpu));
-    let what = "hop through a pipe between processes on one CPU, less one between threads";
-    let switch_mm = less(between_processes, &[hop]);
-    put(draft, "switch_mm_ns", guess.switch_mm_ns, switch_mm, what);
+    let hop = switches.as_ref().and_then(|switches| switches.hop);
     let cores = (0..3).find_map(|distance| site.cores(distance));
     let remote = cores.and_then(|(a, b)| {
         let hop = paths::pipe_hop(site.cpus[a], site.cpus[b])?;
@@ -422,7 +405,7 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
         Some((a, b, remote)) => {
             let interrupt = Figure::exactly(ipi_ps(&draft.base));
             let what = format!(
-                "hop through a pipe between CPUs {a} and {b}, less one on a single CPU and less the guessed costs of the interrupt"
+                "hop through a pipe between CPUs {a} and {b}, less one in a ring on a single CPU and less the guessed costs of the interrupt"
             );
             let idle = less(Some(remote), &[hop, Some(interrupt)]);
             put(draft, "idle_exit_ns", guess.idle_exit_ns, idle, &what);
@@ -434,8 +417,7 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
         Some((fork, whole)) => {
             let what = "fork() of a small process, as its caller sees it";
             draft.put_ns("paths.fork_ns", &fork, what);
-            // Two of schedule() and the switch between processes: a hop less a write, a read and a wakeup.
-            let switches = plus(less(between_processes, &[pipe, woken]), &[futex]);
+            let switches = switches.and_then(|switches| switches.processes);
             let [switches, calls] = [switches, syscall].map(|one| Some(one?.times(2.0)));
             let fork = Some(Figure::from(&fork));
             let exit = less(Some(Figure::from(&whole)), &[fork, switches, calls]);
@@ -456,16 +438,57 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
     }
 }
 
+/// Puts down wakeups and switches as rings of tasks show them. A hop takes as long in the profile as it did in the ring.
+fn switch_paths(draft: &mut Draft, switches: &Switches) {
+    let guess = draft.base.paths.clone();
+    let Switches { method, growth, .. } = switches;
+    let figures = [
+        (
+            "schedule_ns",
+            guess.schedule_ns,
+            switches.schedule,
+            "sched_yield() with nobody else to run, less a system call".to_owned(),
+        ),
+        (
+            "wakeup_ns",
+            guess.wakeup_ns,
+            switches.wakeup,
+            "write to a pipe that wakes a thread on the same CPU, less a write to an own pipe, in a ring of 2".to_owned(),
+        ),
+        (
+            "switch_ns",
+            guess.switch_ns,
+            less(switches.threads, &[switches.schedule]),
+            format!(
+                "hop in a ring of 2 threads on one CPU, less a write, a read, a wakeup and schedule() ({method}){}",
+                growth[0]
+            ),
+        ),
+        (
+            "switch_mm_ns",
+            guess.switch_mm_ns,
+            switches.change,
+            format!(
+                "hop in a ring of 2 processes on one CPU, less one of 2 threads ({method}){}",
+                growth[1]
+            ),
+        ),
+    ];
+    for (field, guess, figure, what) in figures {
+        let field = format!("paths.{field}");
+        match figure {
+            Some(figure) => draft.put_figure(&field, guess, 1_000, figure, &what),
+            None => draft.note(format!(
+                "{field} stays a guess: nearly always another thread ran, too ({method})"
+            )),
+        }
+    }
+}
+
 /// `whole` without its parts, if all of them were measured.
 fn less(whole: Option<Figure>, parts: &[Option<Figure>]) -> Option<Figure> {
     let mut parts = parts.iter();
     parts.try_fold(whole?, |rest, part| Some(rest.less((*part)?)))
-}
-
-/// `sum` and what else belongs to it, if all of that was measured.
-fn plus(sum: Option<Figure>, more: &[Option<Figure>]) -> Option<Figure> {
-    let mut more = more.iter();
-    more.try_fold(sum?, |sum, one| Some(sum.plus(1.0, (*one)?)))
 }
 
 /// Returns the cost of a remote wakeup's interrupt in the profile that the guesses are from.

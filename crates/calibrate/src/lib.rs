@@ -15,6 +15,7 @@ pub mod idle;
 mod memory;
 mod paths;
 pub mod pin;
+mod rings;
 mod sample;
 pub mod sysfs;
 

@@ -5,12 +5,12 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions, getppid, waitpid};
-use rustix::thread::{futex, sched_yield};
+use rustix::thread::futex;
 use rustix::time::{ClockId, clock_getres};
 
 use crate::pin::{on_cpu, pin};
@@ -45,11 +45,6 @@ pub fn syscall(cpu: usize) -> Option<Sample> {
     repeated(cpu, 1_000, || {
         std::hint::black_box(getppid());
     })
-}
-
-/// `sched_yield()` without another runnable thread: a system call and schedule() without a switch.
-pub fn yield_alone(cpu: usize) -> Option<Sample> {
-    repeated(cpu, 500, sched_yield)
 }
 
 /// `futex(FUTEX_WAKE)` without a waiter.
@@ -105,54 +100,8 @@ pub fn socket_alone(cpu: usize) -> Option<(Sample, Sample)> {
     })
 }
 
-/// Threads that sleep until they are woken one after another: enough that the first, cold wakeup
-/// weighs little in the mean.
-const SLEEPERS: usize = 16;
-
-/// `futex(FUTEX_WAKE)` that wakes a thread which sleeps on the same CPU and does not preempt the caller:
-/// a system call, the futex and the wakeup.
-pub fn wake_same_cpu(cpu: usize) -> Option<Sample> {
-    let words: [AtomicU32; SLEEPERS] = [const { AtomicU32::new(0) }; SLEEPERS];
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for word in &words {
-            let stop = &stop;
-            scope.spawn(move || {
-                if !pin(cpu) || !become_batch() {
-                    return;
-                }
-                while !stop.load(Ordering::SeqCst) {
-                    let _ = futex::wait(word, futex::Flags::PRIVATE, 0, None);
-                }
-            });
-        }
-        let measured = on_cpu(cpu, || {
-            Sample::collect(101, BUDGET, || {
-                // The others go back to sleep meanwhile.
-                thread::sleep(Duration::from_millis(1));
-                undisturbed(|| {
-                    let start = Instant::now();
-                    let mut woken = 0;
-                    for word in &words {
-                        woken += futex::wake(word, futex::Flags::PRIVATE, 1).ok()?;
-                    }
-                    let ps = ps_each(start, SLEEPERS as u64);
-                    // Some thread did not sleep yet, or has left.
-                    (woken == SLEEPERS).then_some(ps)
-                })
-            })
-        });
-        stop.store(true, Ordering::SeqCst);
-        for word in &words {
-            word.store(1, Ordering::SeqCst);
-            let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
-        }
-        measured
-    })
-}
-
 /// Makes the calling thread one that never preempts another on waking.
-fn become_batch() -> bool {
+pub fn become_batch() -> bool {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a live value of the type that the call reads; thread 0 is the caller.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const parameters) == 0 }
@@ -171,25 +120,6 @@ pub fn pipe_hop(a: usize, b: usize) -> Option<Sample> {
             }
         });
         on_cpu(a, move || hops(to_b, from_b))
-    })
-}
-
-/// [`pipe_hop`] on one CPU between two processes: the change of the address space comes in addition.
-pub fn pipe_hop_processes(cpu: usize) -> Option<Sample> {
-    on_cpu(cpu, || {
-        let (to_child, from_parent) = pipe_pair()?;
-        let (to_parent, from_child) = pipe_pair()?;
-        let (mut reader, mut writer) = (from_parent, to_parent);
-        let child = fork(|| {
-            // With the parent's ends open here the child would never see the end of the file.
-            close(&to_child);
-            close(&from_child);
-            echo(&mut reader, &mut writer);
-        })?;
-        drop((reader, writer));
-        let measured = hops(to_child, from_child);
-        let _ = waitpid(Some(child), WaitOptions::empty());
-        measured
     })
 }
 
@@ -241,7 +171,7 @@ pub fn fork_and_exit(cpu: usize) -> Option<(Sample, Sample)> {
 ///
 /// The process has other threads, so `child` may do nothing but plain system calls: no allocation, no
 /// lock, no panic. All callers pass such code.
-fn fork(child: impl FnOnce()) -> Option<Pid> {
+pub fn fork(child: impl FnOnce()) -> Option<Pid> {
     // SAFETY: after fork() in a process with threads the child may call async-signal-safe functions
     // only: `child` makes read, write and close calls, and `_exit` runs no handlers.
     unsafe {
@@ -252,15 +182,6 @@ fn fork(child: impl FnOnce()) -> Option<Pid> {
             }
             pid => Pid::from_raw(pid).filter(|_| pid > 0),
         }
-    }
-}
-
-/// Closes the child's copy of a descriptor that the parent goes on using through `file`.
-fn close(file: &impl std::os::fd::AsRawFd) {
-    // SAFETY: only called in a forked child, which never touches `file` again and leaves by `_exit`
-    // without running destructors.
-    unsafe {
-        libc::close(file.as_raw_fd());
     }
 }
 

@@ -55,18 +55,18 @@ impl Sample {
         format!(
             "measured: median of {}, min {}, p10–p90 {}–{} ns: {what}",
             self.ps.len(),
-            ns(self.ps[0]),
-            ns(self.percentile(10)),
-            ns(self.percentile(90)),
+            ns(self.ps[0] as f64),
+            ns(self.percentile(10) as f64),
+            ns(self.percentile(90) as f64),
         )
     }
 }
 
 /// Below 100 ns the fraction matters; integers keep out floating-point noise.
-fn ns(ps: u64) -> String {
-    match ps {
-        0..99_950 => format!("{:.1}", ps as f64 / 1e3),
-        _ => ((ps + 500) / 1_000).to_string(),
+fn ns(ps: f64) -> String {
+    match ps < 99_950.0 {
+        true => format!("{:.1}", ps / 1e3),
+        false => format!("{:.0}", ps / 1e3),
     }
 }
 
@@ -82,6 +82,18 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Returns the median of values in any order, which may be negative; `None` of no values.
+    pub fn of(mut ps: Vec<f64>) -> Option<Figure> {
+        ps.sort_unstable_by(f64::total_cmp);
+        let last = ps.len().checked_sub(1)?;
+        let [low, median, high] = [10, 50, 90].map(|percent| ps[last * percent / 100]);
+        Some(Figure {
+            ps: median,
+            below: median - low,
+            above: high - median,
+        })
+    }
+
     /// This, and `other` so many times in addition.
     #[must_use]
     pub fn plus(self, times: f64, other: impl Into<Figure>) -> Figure {
@@ -124,6 +136,14 @@ impl Figure {
         (self.ps - self.below > 0.0).then_some(self.ps.round() as u64)
     }
 
+    /// Nanoseconds with their sign, without the spread.
+    pub fn signed_ns(self) -> String {
+        match self.ps < 0.0 {
+            true => format!("−{}", ns(-self.ps)),
+            false => format!("+{}", ns(self.ps)),
+        }
+    }
+
     /// Returns whether the spread is as large as half of it.
     pub fn is_noisy(self) -> bool {
         self.below.max(self.above) > self.ps / 2.0
@@ -132,22 +152,17 @@ impl Figure {
 
 impl From<&Sample> for Figure {
     fn from(sample: &Sample) -> Figure {
-        let [low, median, high] = [10, 50, 90].map(|percent| sample.percentile(percent) as f64);
-        Figure {
-            ps: median,
-            below: median - low,
-            above: high - median,
-        }
+        let ps = sample.ps.iter().map(|&ps| ps as f64).collect();
+        Figure::of(ps).expect("a sample has measurements")
     }
 }
 
 /// In nanoseconds, with the spread.
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rounded = |ps: f64| ns(ps.round() as u64);
         let signed = |ps: f64| match ps < 0.0 {
-            true => format!("−{}", rounded(-ps)),
-            false => rounded(ps),
+            true => format!("−{}", ns(-ps)),
+            false => ns(ps),
         };
         let [low, high] = [self.ps - self.below, self.ps + self.above].map(signed);
         write!(f, "{} ns, p10–p90 {low} to {high} ns", signed(self.ps))
