@@ -426,6 +426,14 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
         }
         None => draft.note("no process could be forked: fork and exit stay a guess"),
     }
+    progress("page faults");
+    match paths::page_fault(cpu) {
+        Some(fault) => {
+            let what = "the first access of a page of private memory, and giving it back";
+            draft.put_ns("paths.fault_ns", &fault, what);
+        }
+        None => draft.note("no memory could be mapped: page faults stay a guess"),
+    }
     progress("timer tick");
     match figure(paths::hz().and_then(|hz| paths::tick_gaps(cpu, hz))) {
         Some(gaps) => {

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU32;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use memmap2::{Advice, MmapMut};
 use rustix::process::{Pid, WaitOptions, getppid, waitpid};
 use rustix::thread::futex;
 use rustix::time::{ClockId, clock_getres};
@@ -164,6 +165,27 @@ pub fn fork_and_exit(cpu: usize) -> Option<(Sample, Sample)> {
             Some(forked)
         })?;
         Some((forks, Sample::of(whole)?))
+    })
+}
+
+/// The first access of a page, and giving it back with others.
+pub fn page_fault(cpu: usize) -> Option<Sample> {
+    const PAGES: usize = 1_024;
+    let page_bytes = rustix::param::page_size();
+    on_cpu(cpu, || {
+        Sample::collect(101, BUDGET, || {
+            undisturbed(|| {
+                let start = Instant::now();
+                let mut pages = MmapMut::map_anon(PAGES * page_bytes).ok()?;
+                // A kernel without huge pages has nothing to forbid.
+                let _ = pages.advise(Advice::NoHugePage);
+                for page in 0..PAGES {
+                    pages[page * page_bytes] = 1;
+                }
+                drop(pages);
+                Some(ps_each(start, PAGES as u64))
+            })
+        })
     })
 }
 
