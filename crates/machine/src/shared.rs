@@ -293,7 +293,10 @@ mod tests {
         assert!(error.contains("small letters"), "{error}");
         let unsourced = "[shared.z_dev]\npaths = [\"send\"]";
         let error = with(unsourced).unwrap_err().to_string();
-        assert!(error.contains("shared.z_dev.paths has no source"), "{error}");
+        assert!(
+            error.contains("shared.z_dev.paths has no source"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -127,7 +127,7 @@ call's time in `paths`.
 
 | field | meaning |
 |---|---|
-| `paths` | the calls that use it: `send`, `receive`, `pipe-write`, `pipe-read`, `futex`, `fork`, `exit`; with a section `[tcp]`, each packet through the loopback device: `transmit` |
+| `paths` | the calls that use it: `send`, `receive`, `pipe-write`, `pipe-read`, `futex`, `fork`, `exec`, `fault` (a page fault), `exit`; with a section `[tcp]`, each packet through the loopback device: `transmit` |
 | `scope` | which calls use the same one: all of the `machine`, all of a `process`, all about an `object` (a socket, pipe or futex), the write and the read of a `message` |
 | `hold_ns` | how long its spin lock is held, besides accesses; without it, there is no lock. Of messages: the lock of the list of free buffers |
 | `atomics` | atomic operations on its first line, besides the lock's |
@@ -178,9 +178,9 @@ for which there is no field. So bursts are lost: a section's wakeups are as even
 end within the minute, which are counted in the head, and the interrupts themselves. A real-time thread has a section of nice level −20.
 In a container only its own processes can be seen, which the head says.
 
-Of the built-in profiles, `xeon-e5645-2x6x2` alone has a background. The machines of Linux 2.4 had `kswapd`, which wakes once a second
-(`mm/vmscan.c`), `kupdated`, once in five (`fs/buffer.c`), and some daemons, together a few hundredths of one per cent of a CPU. They have no section, as one would move calibrated rows for no gain
-([calibration.md](calibration.md#netfinity-8500r-chat-and-reflex)).
+The built-in profiles of the studies have a background, the others have none. The machines of Linux 2.4 had `kswapd`, which wakes once a second
+(`mm/vmscan.c`), `kupdated`, once in five (`fs/buffer.c`), and some daemons, together a few hundredths of one per cent of a CPU. No source
+says how long they ran, so their times are guesses ([what they change](calibration.md#netfinity-8500r-chat-and-reflex)).
 The profiles of today's machines describe no single machine, and each documented result was made without a background. To add one, append
 the sections that `calibrate` measured on a machine with the same programs, with `per_cpu` ones as they are: their period is one
 CPU's. `calibrate --from` copies none, not from `xeon-e5645-2x6x2` either: daemons belong to a system, not to its processors.

@@ -11,7 +11,7 @@ fn run(layout: Option<&str>) -> RunResult {
         ..SimSpec::new(
             "chat:rooms=10,messages=60",
             Scheduler::parse("dss"),
-            "ppro-200x4",
+            "ppro-200x4:quiet",
         )
     };
     let result = schedlab_sim::run(&spec, None).unwrap();

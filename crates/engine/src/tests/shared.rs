@@ -277,7 +277,7 @@ fn faults_use_what_is_theirs_one_by_one() {
     assert_eq!(ends, [10_100, 20_200, 30_300, 40_400, 50_500]);
 }
 
-/// A fault takes the time of the profile, or that of three system calls; an exec that of a fork.
+/// A fault takes the time of the profile, or of three system calls; an exec takes as long as a fork without one.
 #[test]
 fn faults_and_execs_take_the_times_of_the_profile() {
     let ran = |action: Action, set: fn(&mut Machine)| {
