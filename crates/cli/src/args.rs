@@ -49,9 +49,7 @@ pub enum Command {
     Sweep(SweepArgs),
     /// Explain the results of a sweep
     Analyze(AnalyzeArgs),
-    /// Simulate published results of a scheduler and show both figures
-    Published(PublishedArgs),
-    /// Simulate the tables and figures of the studies
+    /// Simulate the tables and figures of the studies, or single published figures
     Reproduce(ReproduceArgs),
     /// Run a workload or a command under schedulers in a real kernel
     Run(RunArgs),
@@ -442,7 +440,7 @@ impl WhyArgs {
     }
 }
 
-/// Arguments that `sim`, `sweep` and `published` share
+/// Arguments that `sim` and `sweep` share
 #[derive(Args, Debug)]
 pub struct SimCommon {
     /// Seed for everything random
@@ -476,38 +474,6 @@ pub struct SimCommon {
     pub jobs: Option<u16>,
 }
 
-/// Arguments of `published`
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Example:
-  schedlab published chat:rooms=20,messages=200 -s dss -m netfinity-8500r
-
-Each published figure is printed beside the median of the simulated ones, with
-their lowest and highest if there are several, and the ratio of the median to
-the published figure. `*` marks figures that miss the aims (contention within
-10 points, means within a factor of 1.5, maxima within a factor of 3).")]
-pub struct PublishedArgs {
-    /// Only this workload, with its options [default: all that are published]
-    pub workload: Option<String>,
-    #[command(flatten)]
-    pub common: SimCommon,
-    /// Only this machine [default: all that are published]
-    #[arg(short, long, value_name = "MACHINE")]
-    pub machine: Option<String>,
-    /// The scheduler whose figures were published, with its options [default: all that are published]
-    #[arg(short, long, value_name = "SCHEDULER")]
-    pub scheduler: Option<String>,
-    /// Runs of each, with the seeds SEED, SEED+1, …
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000), allow_negative_numbers = true)]
-    pub repeat: u32,
-    /// Figures to compare with [default: those that come with schedlab]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub figures: Option<PathBuf>,
-    /// Write results as JSON; `-` for standard output instead of the table
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub json: Option<PathBuf>,
-}
-
 /// Arguments of `reproduce`
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -516,6 +482,8 @@ Examples:
   schedlab reproduce chat-locks --html chat.html
   schedlab reproduce reflex-locks --quick --vm
   schedlab reproduce chat-throughput -m server-2x96x2 -c 8,96,384
+  schedlab reproduce --rows chat:rooms=20,messages=200 -s dss
+  schedlab reproduce --rows -m mine.toml --seeds 1
   schedlab list experiments
 
 Each published figure is printed beside the median of the simulated ones, with
@@ -523,9 +491,22 @@ the lowest and the highest of all seeds and the ratio. If killed, or if a
 virtual machine breaks down, the same command goes on where it was: finished
 runs are kept beside the page until none is missing.")]
 pub struct ReproduceArgs {
-    /// Names of experiments, or paths of .toml files [default: all]
+    /// Names of experiments, or paths of .toml files; with --rows, workloads [default: all]
     #[arg(value_name = "NAME", value_hint = ValueHint::FilePath)]
     pub names: Vec<String>,
+    /// Every published figure of these workloads, and how near the simulated ones are
+    ///
+    /// A workload with options is one configuration; without any it is all that are published. The table at the end
+    /// counts by kind of figure, workload and configuration, and sums the distances, so that two profiles of one machine
+    /// can be compared: -m then names the profile, and -c chooses among the published numbers of CPUs.
+    #[arg(long, conflicts_with = "quick")]
+    pub rows: bool,
+    /// Only figures of this scheduler; with options of its own, these are simulated
+    #[arg(short, long, value_name = "SCHEDULER", requires = "rows")]
+    pub scheduler: Option<String>,
+    /// Published figures to compare with [default: those that come with schedlab]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub figures: Option<PathBuf>,
     /// A first impression: smaller workloads, one seed
     #[arg(long)]
     pub quick: bool,

@@ -152,9 +152,14 @@ fn not_utf8(mut arguments: impl Iterator<Item = OsString>) -> String {
     )
 }
 
-/// Returns the command to write if the first word names a workload instead of a command.
+/// Returns the command to write if the first word names a workload instead of a command, or a command of before.
 fn no_command(mut words: impl Iterator<Item = String>) -> Option<String> {
     let word = words.find(|word| !word.starts_with('-'))?;
+    if word == "published" {
+        let now =
+            "`published` is `schedlab reproduce --rows` now, with --seeds instead of --repeat";
+        return Some(now.to_owned());
+    }
     let name = word.split(':').next().unwrap_or_default();
     let is_model = schedlab_workload::list()
         .iter()

@@ -280,15 +280,13 @@ const CASES: &[(&str, i32, &[&str])] = &[
     ("list nosuch", 2, &["nosuch", "workloads"]),
     ("list machines nosuch", 2, &["nosuch", "laptop"]),
     (
-        "published nosuch -s kernel",
+        "reproduce --rows nosuch",
         2,
         &["nothing is published", "DSS"],
     ),
-    (
-        "published -s kernel --figures DIR/not.csv",
-        2,
-        &["not.csv:1"],
-    ),
+    ("published chat", 2, &["`schedlab reproduce --rows` now"]),
+    ("reproduce -s dss", 2, &["--rows"]),
+    ("reproduce --rows --figures DIR/not.csv", 2, &["not.csv:1"]),
     ("man DIR/none", 2, &["none"]),
     ("calibrate -o DIR/none/x.toml", 2, &["none/x.toml"]),
     (
@@ -846,7 +844,7 @@ fn an_output_takes_no_place_of_an_input() {
         ("load w.json --json w.json", LOST),
         ("load w.json:pin=false --json link", LOST),
         (
-            "published chat:rooms=20,messages=200 -s dss --figures f.csv --json f.csv",
+            "reproduce --rows kbuild --figures f.csv --html h.html --json f.csv",
             LOST,
         ),
         ("reproduce --quick e.toml --html ./e.toml", LOST),

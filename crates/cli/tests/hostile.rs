@@ -50,7 +50,7 @@ const READERS: [(&str, &[&str]); 8] = [
             "calibrate --from FILE",
         ],
     ),
-    ("csv", &["published chat -s dss --figures FILE"]),
+    ("csv", &["reproduce --rows chat --figures FILE --html new"]),
     ("events", &["check FILE"]),
     ("log", &["explain FILE"]),
 ];

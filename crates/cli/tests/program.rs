@@ -258,7 +258,7 @@ fn help_has_examples_completions_complete_and_man_pages_are_written() {
         "",
         "list",
         "sim",
-        "published",
+        "reproduce",
         "run",
         "vm",
         "load",
@@ -274,7 +274,7 @@ fn help_has_examples_completions_complete_and_man_pages_are_written() {
         );
     }
     for shell in ["bash", "zsh", "fish"] {
-        assert!(stdout(&format!("completions {shell}")).contains("published"));
+        assert!(stdout(&format!("completions {shell}")).contains("reproduce"));
     }
     let folder = tempfile::tempdir().unwrap();
     schedlab(&format!("man {}", folder.path().display()));

@@ -96,6 +96,52 @@ fn the_tables_fit_and_the_page_is_whole() {
     );
 }
 
+/// Of a profile in a file, too: its rows are the rows of the machine that it names.
+#[test]
+fn published_figures_have_simulated_ones_and_distances_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows = "study,machine,workload,parameters,scheduler,cpus,metric,value
+s,netfinity-8500r,chat,rooms=2 messages=20,DSS,2,hold_mean,5
+s,netfinity-8500r,chat,rooms=2 messages=20,DSS,3,speedup_vs_2way,1.2
+s,netfinity-8500r,chat,rooms=1 messages=20,DSS,2,schedule_calls,0
+s,netfinity-8500r,chat,rooms=1 messages=20,CFS,2,hold_mean,5
+s,netfinity-8500r,nosuch,,DSS,2,hold_mean,5
+";
+    std::fs::write(folder.join("f.csv"), rows).unwrap();
+    let profile = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../machines/netfinity-8500r.toml"
+    );
+    std::fs::copy(profile, folder.join("mine.toml")).unwrap();
+    let line = "reproduce --rows --figures f.csv -s dss --seeds 3 -m";
+    let texts = ["netfinity-8500r", "mine.toml"].map(|machine| {
+        let output = run(folder, &format!("{line} {machine} --json {machine}.json"));
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    });
+    let [text, of_file] = &texts;
+    assert_eq!(*text, of_file.replace("mine.toml", "netfinity-8500r"));
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    for told in [
+        "\nchat:rooms=2,messages=20 on netfinity-8500r\n  speedup over 2 CPUs\n    CPUs              2       3\n    published              1.20\n",
+        "\n  rooms=2,messages=20        2  ",
+        "\n  rooms=1,messages=20        1    0 %    0 %    0 %     inf      0.00\n",
+        "\nall                          3  ",
+        "! 1 published figure without a distance, ",
+        "! 1 published figure not simulated, of a workload that is not modelled: nosuch\n  hold_mean on 2 CPUs\n",
+    ] {
+        assert!(text.contains(told), "{told}\n{text}");
+    }
+    let all: serde_json::Value =
+        serde_json::from_str(&read(folder, "netfinity-8500r.json")).unwrap();
+    // Two numbers of CPUs of one configuration and one of the other.
+    assert_eq!(all["results"].as_array().unwrap().len(), 3 * 3);
+}
+
 #[test]
 fn what_is_wrong_is_told_in_one_line() {
     let folder = tempfile::tempdir().unwrap();

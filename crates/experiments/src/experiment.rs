@@ -8,7 +8,7 @@ use crate::expected::Expected;
 use crate::over::{Over, Setting};
 
 /// A table or a figure of a study.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Name of the file, without its ending.
@@ -36,7 +36,7 @@ pub struct Experiment {
 }
 
 /// Every workload under every scheduler on every number of CPUs.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Runs {
     /// Machine profile.
@@ -97,7 +97,7 @@ pub struct Quick {
 }
 
 /// A reported measure.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
     /// Its name in results, or the name that published figures have for it.
@@ -117,6 +117,9 @@ pub struct Measured {
     /// Whether the axis it is drawn over is logarithmic.
     #[serde(default)]
     pub log: bool,
+    /// Whether panels without any published figure are left out.
+    #[serde(skip)]
+    pub only_published: bool,
 }
 
 impl Measured {

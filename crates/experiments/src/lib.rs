@@ -1,7 +1,7 @@
 //! Experiments: the tables and figures of the studies, as files that name what has to be run, and what the
 //! runs say beside what was published.
 //!
-//! [`Experiment`] is a file of `experiments/`. [`plan`] says which simulations it needs; [`evaluate`] turns
+//! [`Experiment`] is a file of `experiments/`, or what [`Rows`] makes of published figures. [`plan`] says which simulations it needs; [`evaluate`] turns
 //! their results into [`Panel`]s, which [`text`] prints and [`page`] draws. Nothing here runs anything.
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ mod file;
 mod over;
 mod page;
 mod plan;
+mod rows;
 mod sizes;
 mod studies;
 mod text;
@@ -25,6 +26,6 @@ pub use file::{FileError, builtin, builtin_names};
 pub use over::{Over, Setting};
 pub use page::{Told, page};
 pub use plan::{Elsewhere, Planned, plan};
+pub use rows::{Rows, Wanted};
 pub use sizes::too_small;
-pub use studies::{Meant, Studies};
 pub use text::text;

@@ -398,16 +398,8 @@ mod tests {
         Panel {
             workload: "pipe".into(),
             machine: "laptop".into(),
-            cpus: None,
             heading: "score".into(),
-            over: Over::Cpus,
-            unit: None,
-            log: false,
-            data_sheet_only: false,
-            columns: Vec::new(),
-            rows: Vec::new(),
-            histograms: Vec::new(),
-            timelines: Vec::new(),
+            ..Panel::default()
         }
     }
 
@@ -562,19 +554,13 @@ mod tests {
             let panel = Panel {
                 workload: "pipe".into(),
                 machine: "laptop".into(),
-                cpus: None,
                 heading: "scaling".into(),
-                over: Over::Cpus,
-                unit: None,
-                log: false,
-                data_sheet_only: false,
                 columns: vec![1.0],
                 rows: vec![Row {
                     scheduler: "mq".into(),
                     cells: vec![cell],
                 }],
-                histograms: Vec::new(),
-                timelines: Vec::new(),
+                ..Panel::default()
             };
             let experiment = crate::builtin("chat-locks").unwrap().unwrap();
             let told = Told {

@@ -6,15 +6,17 @@ use crate::over::{Over, Setting};
 use crate::{Runs, builtin, builtin_names};
 
 /// The runs of all experiments, which say whom a study means by its names.
-pub struct Studies(Vec<Runs>);
+pub(crate) struct Studies(Vec<Runs>);
 
 /// The simulation of a published figure.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Meant {
+pub(crate) struct Meant {
     /// The scheduler with its options.
     pub scheduler: String,
     /// The workload with its options.
     pub workload: String,
+    /// The study's name is of runs with this alone.
+    pub only: Option<Setting>,
 }
 
 impl Studies {
@@ -38,6 +40,7 @@ impl Studies {
             return Meant {
                 scheduler: figure.scheduler.to_ascii_lowercase(),
                 workload: figure.workload.clone(),
+                only: None,
             };
         };
         let option = known.only.as_ref().filter(|only| only.over != Over::Cpus);
@@ -52,6 +55,7 @@ impl Studies {
                 Some(option) => format!("{}{separator}{option}", figure.workload),
                 None => figure.workload.clone(),
             },
+            only: known.only.clone(),
         }
     }
 }

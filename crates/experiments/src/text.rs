@@ -219,13 +219,7 @@ mod tests {
         Experiment {
             name: "x".into(),
             title: "Chat".into(),
-            source: "s".into(),
-            about: Vec::new(),
-            expected: Vec::new(),
-            runs: Vec::new(),
-            measures: Vec::new(),
-            histograms: Vec::new(),
-            series: Vec::new(),
+            ..Experiment::default()
         }
     }
 
@@ -247,11 +241,7 @@ mod tests {
         let mut panel = Panel {
             workload: "chat".into(),
             machine: "netfinity-8500r".into(),
-            cpus: None,
             heading: "mean hold, µs".into(),
-            over: crate::over::Over::Cpus,
-            unit: None,
-            log: false,
             data_sheet_only: true,
             columns: vec![2.0, 8.0],
             rows: vec![
@@ -267,8 +257,7 @@ mod tests {
                     cells: vec![cell(1_234.0, None, None), Cell::default()],
                 },
             ],
-            histograms: Vec::new(),
-            timelines: Vec::new(),
+            ..Panel::default()
         };
         let expected = "\
 x: Chat
@@ -383,8 +372,6 @@ chat on netfinity-8500r (data sheet only)
             heading: "score".into(),
             over: crate::over::Over::Option("duration".into()),
             unit: Some("ns"),
-            log: false,
-            data_sheet_only: false,
             columns: vec![100_000_000.0, 200_000_000.0],
             rows: vec![Row {
                 scheduler: "dss".into(),
@@ -396,8 +383,7 @@ chat on netfinity-8500r (data sheet only)
                     2
                 ],
             }],
-            histograms: Vec::new(),
-            timelines: Vec::new(),
+            ..Panel::default()
         };
         let expected = "
   score

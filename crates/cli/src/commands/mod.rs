@@ -7,7 +7,6 @@ mod check;
 mod explain;
 mod list;
 mod load;
-mod published;
 mod real;
 mod record;
 mod recording;
@@ -84,7 +83,6 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Sim(args) => sim::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Analyze(args) => analyze::run(&args),
-        Command::Published(args) => published::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Run(args) => real::run(&args),
         Command::Check(args) => check::run(&args),

@@ -6,12 +6,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use schedlab_experiments::{self as experiments, Elsewhere, Experiment, Planned, Told};
+use schedlab_experiments::{
+    self as experiments, Elsewhere, Experiment, Planned, Rows, Told, Wanted,
+};
 use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use schedlab_report::export::view::View;
-use schedlab_report::published;
-use schedlab_sim::{Prepared, SimError, SimSpec, batch};
+use schedlab_report::published::{self, Figure};
+use schedlab_sim::{Prepared, Scheduler, SimError, SimSpec, batch};
 use schedlab_trace::{Duration, counted, nearest, shell_word};
 
 use super::{Emulated, RealRun, Status, real, sim};
@@ -23,13 +25,21 @@ use crate::progress::Progress;
 use crate::results::{Files, deliver_text};
 
 pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
-    let chosen = chosen(&args.names)?;
-    let elsewhere = Elsewhere {
+    let figures = figures(args.figures.as_deref())?;
+    let mut elsewhere = Elsewhere {
         machine: args.machine.clone(),
         cpus: match &args.cpus {
             Some(text) => cpus::parse(text).map_err(|error| anyhow!("-c: {error}"))?,
             None => Vec::new(),
         },
+    };
+    let rows = match args.rows {
+        true => Some(rows(args, &figures, std::mem::take(&mut elsewhere.cpus))?),
+        false => None,
+    };
+    let chosen = match &rows {
+        Some(rows) => vec![rows.experiment.clone()],
+        None => chosen(&args.names)?,
     };
     let plans: Vec<Vec<Planned>> = chosen
         .iter()
@@ -50,13 +60,21 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         bail!("nothing of that is run with --quick");
     }
     let runs = sim::check(&specs)?;
-    let experiments = args.names.iter().filter(|name| is_file(name));
+    let experiments = args
+        .names
+        .iter()
+        .filter(|name| rows.is_none() && is_file(name));
+    let figures_file = args.figures.as_deref();
     one_file_each(
         &[
             ("--html", Some(&args.html)),
             ("--json", args.json.as_deref()),
         ],
-        experiments.map(String::as_str).chain(sim::files(&runs)),
+        experiments
+            .map(String::as_str)
+            .chain(sim::files(&runs))
+            .map(Path::new)
+            .chain(figures_file),
     )?;
     let html = Output::create(&args.html)?;
     let outputs = Files::json(args.json.as_deref())?;
@@ -71,7 +89,6 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         real.run(&specs, &results, &journal)?;
     }
 
-    let figures = published::read(published::BUILTIN_NAME, published::BUILTIN)?;
     let mut text = String::new();
     let mut told = Vec::new();
     for (experiment, planned) in chosen.into_iter().zip(&plans) {
@@ -101,8 +118,12 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
             panels,
         });
     }
+    if let Some(rows) = &rows {
+        text.push('\n');
+        text.push_str(&rows.text(&told[0].panels, width()));
+    }
     // The sizes are the studies'.
-    let mut notes = match args.machine.is_some() || args.cpus.is_some() {
+    let mut notes = match !args.rows && (args.machine.is_some() || args.cpus.is_some()) {
         true => experiments::too_small(&results),
         false => Vec::new(),
     };
@@ -149,7 +170,7 @@ fn write_page(
     if args.vm {
         lead.push("Emulated: the workload's real program under the same scheduler in a real kernel, in a virtual machine. Its CPUs are emulated, slower than any that was studied and more than the host's cores: counts and orders can be compared, times and rates cannot.".to_owned());
     }
-    if let Some(machine) = &args.machine {
+    if let Some(machine) = args.machine.as_ref().filter(|_| !args.rows) {
         lead.push(format!("Simulated on {machine}, not on the machines of the studies: nothing that was published can stand beside it, and the workloads take the CPU time that they took there."));
     }
     if args.quick {
@@ -286,6 +307,30 @@ fn partial(html: &Path) -> PathBuf {
     let mut name = html.as_os_str().to_owned();
     name.push(".partial");
     name.into()
+}
+
+/// The published figures of a file, or those that come along.
+fn figures(path: Option<&Path>) -> anyhow::Result<Vec<Figure>> {
+    let Some(path) = path else {
+        return Ok(published::read(
+            published::BUILTIN_NAME,
+            published::BUILTIN,
+        )?);
+    };
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    Ok(published::read(&name, &text)?)
+}
+
+/// The published figures that are asked for, on these numbers of CPUs where any is named.
+fn rows(args: &ReproduceArgs, figures: &[Figure], cpus: Vec<usize>) -> anyhow::Result<Rows> {
+    let wanted = Wanted {
+        workloads: args.names.clone(),
+        scheduler: args.scheduler.as_deref().map(Scheduler::parse),
+        machine: args.machine.clone(),
+        cpus,
+    };
+    Rows::of(figures, &wanted).map_err(|error| anyhow!(error))
 }
 
 /// Whether an experiment is asked for by the path of its file.

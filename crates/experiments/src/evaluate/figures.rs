@@ -18,10 +18,12 @@ pub enum Standing {
     Predicted,
 }
 
-/// The figure published for exactly this measure, machine, workload, scheduler and number of CPUs.
+/// The figure published for exactly this measure, machine (by the name in its profile), workload, scheduler and number
+/// of CPUs.
 pub(super) fn published<'a>(
     experiment: &Experiment,
     measured: &Measured,
+    machine: &str,
     run: &Run<'_>,
     figures: &'a [Figure],
 ) -> Option<&'a Figure> {
@@ -39,7 +41,7 @@ pub(super) fn published<'a>(
             _ => figure.metric == measured.measure,
         };
         same_metric
-            && figure.machine == result.machine
+            && figure.machine == machine
             && figure.cpus == Some(result.cpus)
             && figure.scheduler == known_as
             && is_of(&figure.workload, result, &but)

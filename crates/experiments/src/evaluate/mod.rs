@@ -68,7 +68,9 @@ pub fn evaluate(experiment: &Experiment, results: Results<'_>, figures: &[Figure
     for measured in &experiment.measures {
         for (place, group) in groups(&runs, measured) {
             let mut panel = panel(experiment, measured, &place, &group, &runs, figures);
-            if panel.rows.iter().all(Row::is_empty) {
+            let cells = || panel.rows.iter().flat_map(|row| &row.cells);
+            let is_published = || cells().any(|cell| cell.published.is_some());
+            if panel.rows.iter().all(Row::is_empty) || measured.only_published && !is_published() {
                 continue;
             }
             if !drawn.contains(&place) {

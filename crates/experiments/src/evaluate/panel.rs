@@ -14,7 +14,7 @@ use crate::over::Over;
 
 /// One measure of one workload on one machine: a row per scheduler, a column per number of CPUs or value of
 /// an option.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Panel {
     /// The workload, without the options that differ between the columns, …
     pub workload: String,
@@ -174,6 +174,7 @@ pub(super) fn panel(
     }
     let (workload, machine_name, cpus) = place.clone();
     let machine = Machine::find(&machine_name).ok();
+    let profile = machine.as_ref().map_or(&machine_name, |one| &one.name);
     let rows = schedulers.iter().map(|scheduler| {
         let cells = columns.iter().map(|&column| {
             let mine: Vec<&&Run<'_>> = group
@@ -192,7 +193,7 @@ pub(super) fn panel(
             };
             let published = mine
                 .first()
-                .and_then(|run| published(experiment, measured, run, figures));
+                .and_then(|run| published(experiment, measured, profile, run, figures));
             Cell {
                 simulated: summary(|run| Some(run.result)),
                 real: summary(|run| run.real),
@@ -217,7 +218,7 @@ pub(super) fn panel(
     });
     Panel {
         workload,
-        machine: machine_name,
+        machine: machine_name.clone(),
         cpus,
         heading: heading(measured, group),
         log: measured.log,

@@ -6,7 +6,6 @@ pub mod lines;
 mod names;
 pub mod number;
 pub mod perfetto;
-pub mod published;
 pub mod table;
 pub mod validation;
 pub mod view;
