@@ -83,7 +83,7 @@ impl Rows {
     /// Returns those that are wanted.
     ///
     /// # Errors
-    /// If there is none, or the machine is unknown.
+    /// If no row matches, or the machine is unknown.
     pub fn of(figures: &[Figure], wanted: &Wanted) -> Result<Rows, String> {
         let machine = wanted.machine.as_deref().map(Machine::find).transpose();
         let machine = machine.map_err(|error| error.to_string())?;
