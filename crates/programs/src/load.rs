@@ -130,8 +130,8 @@ pub struct Pages {
 
 /// Bytes of the smallest page of the machines that this runs on; a larger one is accessed more than once.
 const PAGE_BYTES: usize = 4_096;
-/// Pages that are given back together, as will-it-scale's page_fault1 gives back 128 MB.
-const PAGES: usize = 8_192;
+/// Pages that are given back together; will-it-scale's page_fault1 gives back 128 MB, which is much for a thousand threads.
+const PAGES: usize = 1_024;
 
 impl Pages {
     /// Accesses a page for the first time.

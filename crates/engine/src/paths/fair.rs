@@ -542,7 +542,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.fair.pushed.set(Some(Push::Exec));
                 p.migration_dest.set(Some(dest));
                 self.taken_by_class(c, c, Class::Stop);
-                self.resched_curr(c, c);
+                // stop_one_cpu() waits for the stopper.
+                self.schedule(c, false);
             }
             _ => {}
         }

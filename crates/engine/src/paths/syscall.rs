@@ -206,11 +206,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.use_shared(c, p, KernelPath::Fork, None, 0);
                 paths.syscall_ns + paths.fork_ns
             }
-            Action::Exec => {
-                self.sched_exec(c, p);
-                self.use_shared(c, p, KernelPath::Exec, None, 0);
-                paths.syscall_ns + paths.exec_ns()
-            }
             Action::Fault(_) => {
                 self.use_shared(c, p, KernelPath::Fault, None, 0);
                 paths.fault_ns()
@@ -223,6 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Action::Yield
             | Action::Syscall
+            | Action::Exec
             | Action::Sleep(_)
             | Action::SleepUntil(_)
             | Action::Io(_)
@@ -455,6 +451,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.sched_yield(c, p);
                 return;
             }
+            Action::Exec => {
+                self.use_shared(c, p, KernelPath::Exec, None, 0);
+                // The new program has nothing in a cache yet.
+                p.cache_cpu.set(None);
+                self.enter_kernel(p, self.machine.paths.exec_ns(), Action::Syscall);
+                return self.sched_exec(c, p);
+            }
             Action::Fault(pages) if pages > 1 => {
                 return self.begin_action(c, p, Action::Fault(pages - 1));
             }
@@ -575,7 +578,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn object_effect(&self, c: &Cpu, p: &Task, action: &Action) -> Effect {
         let done = Effect::Done(Outcome::Done);
         match *action {
-            Action::Syscall | Action::Exec | Action::Fault(_) => done,
+            Action::Syscall | Action::Fault(_) => done,
             Action::Write { to, bytes } => self.write(c, p, to, bytes),
             Action::Read { from, limit } => self.read(c, p, from, limit),
             Action::Lock(mutex) => self.lock_mutex(c, p, mutex),

@@ -476,6 +476,22 @@ fn a_new_program_begins_where_there_is_least_to_do() {
         .map(|&(_, task, to, _)| (task, to))
         .collect();
     assert_eq!(to, [(1, 1)]);
+    // Also where the kernel is not preempted it has moved before its call has gone by.
+    let mut slow = machine(2);
+    slow.preemptible_kernel = false;
+    slow.paths.exec_ns = Some(3_000_000);
+    let beside = fair(slow, Start::Together, vec![hog(), begins(exec)]);
+    let moved = moves(&beside);
+    let ends = beside
+        .events
+        .iter()
+        .filter_map(|&(at, _, event)| match event {
+            Event::TaskExit { task } if task.0 == 1 => Some(at),
+            _ => None,
+        });
+    assert_eq!(moved.len(), 1);
+    let stays = ends.last().unwrap() - moved[0].0;
+    assert!((3_500_000..4_000_000).contains(&stays), "{stays}");
     let call = fair(
         machine(2),
         Start::Together,

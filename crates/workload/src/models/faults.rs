@@ -1,7 +1,7 @@
 //! Threads of one process that access new pages as fast as they get them, as will-it-scale's page_fault1 does (Blanchard).
 //!
-//! With few threads the score grows with their number; where it stops growing, what page faults share in the kernel is
-//! full (`paths = ["fault"]` of a shared object in the machine profile).
+//! The score grows with the number of threads as far as what page faults share in the kernel lets it (`paths = ["fault"]` of
+//! a shared object in the machine profile): a lock limits it, counted references alone only slow it.
 
 use super::plan::{Plan, Planned, Steps};
 use crate::measure::measure;

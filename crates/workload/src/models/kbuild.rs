@@ -68,13 +68,13 @@ pub(super) const MODEL: Model = Model {
             name: "exec",
             kind: Kind::Flag,
             default: "false",
-            doc: "whether drivers, compilers and assemblers begin by execve(); without it, their CPU times contain it",
+            doc: "whether drivers, compilers and assemblers begin by execve(), in addition to their CPU times, which were fitted without",
         },
         Param {
             name: "faults",
             kind: Kind::Count { min: 0, max: 10_000_000 },
             default: "0",
-            doc: "page faults of a compiler, and a tenth of them of a driver and an assembler; without it, their CPU times contain them",
+            doc: "page faults of a compiler, and a tenth of them of a driver and an assembler, in addition to their CPU times",
         },
         Param {
             name: "working_set",
