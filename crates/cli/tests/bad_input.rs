@@ -282,7 +282,27 @@ const CASES: &[(&str, i32, &[&str])] = &[
     (
         "reproduce --rows nosuch",
         2,
-        &["nothing is published", "DSS"],
+        &["nothing is published of the workload nosuch", "chat"],
+    ),
+    (
+        "reproduce --rows lat_ctx nosuch",
+        2,
+        &["nothing is published of the workload nosuch", "chat"],
+    ),
+    (
+        "reproduce --rows lat_ctx -m laptop",
+        2,
+        &["a machine with the name laptop; there is uniprocessor"],
+    ),
+    (
+        "reproduce --rows reflex -s pls",
+        2,
+        &["nothing is published of pls there; there is DSS"],
+    ),
+    (
+        "reproduce --rows reflex -c 3",
+        2,
+        &["nothing is published of 3 CPUs there; there is 2, 4, 6, 8"],
     ),
     ("published chat", 2, &["`schedlab reproduce --rows` now"]),
     ("reproduce -s dss", 2, &["--rows"]),

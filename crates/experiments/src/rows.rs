@@ -29,18 +29,28 @@ pub struct Wanted {
 
 impl Wanted {
     fn has(&self, figure: &Figure, meant: &Meant, machine: Option<&Machine>) -> bool {
-        let by = |one: &Scheduler| {
+        (self.workloads.is_empty() || self.workloads.iter().any(|one| is_of(one, figure, meant)))
+            && self.is_by(figure, meant)
+            && machine.is_none_or(|machine| machine.name == figure.machine)
+            && self.is_on(figure)
+    }
+
+    fn is_by(&self, figure: &Figure, meant: &Meant) -> bool {
+        self.scheduler.as_ref().is_none_or(|one| {
             figure.scheduler.eq_ignore_ascii_case(&one.name)
                 || Scheduler::parse(&meant.scheduler).name == one.name
-        };
-        let workloads = [&figure.workload, &meant.workload];
-        let is_one = |asked: &String| workloads.iter().any(|one| is_workload(asked, one));
-        let on = |cpus: u32| self.cpus.contains(&(cpus as usize));
-        (self.workloads.is_empty() || self.workloads.iter().any(is_one))
-            && self.scheduler.as_ref().is_none_or(by)
-            && machine.is_none_or(|machine| machine.name == figure.machine)
-            && (self.cpus.is_empty() || figure.cpus.is_some_and(on))
+        })
     }
+
+    fn is_on(&self, figure: &Figure) -> bool {
+        let on = |cpus: u32| self.cpus.contains(&(cpus as usize));
+        self.cpus.is_empty() || figure.cpus.is_some_and(on)
+    }
+}
+
+/// Whether a figure is of a workload that is asked for, by the study's name or by ours.
+fn is_of(asked: &str, figure: &Figure, meant: &Meant) -> bool {
+    is_workload(asked, &figure.workload) || is_workload(asked, &meant.workload)
 }
 
 /// Whether a workload is the one that is asked for, in whatever order its options are and whether or not defaults are named.
@@ -91,6 +101,13 @@ impl Rows {
         let mut rows = Vec::new();
         let mut runs: Vec<Runs> = Vec::new();
         let mut left_out: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let all = || figures.iter().map(|figure| (figure, studies.meant(figure)));
+        let is_unknown =
+            |asked: &&String| !all().any(|(figure, meant)| is_of(asked, figure, &meant));
+        if let Some(unknown) = wanted.workloads.iter().find(is_unknown) {
+            let names = all().map(|(figure, _)| name(&figure.workload).to_owned());
+            return Err(nothing_of(&format!("of the workload {unknown}"), names));
+        }
         for figure in figures {
             let meant = studies.meant(figure);
             if !wanted.has(figure, &meant, machine.as_ref()) {
@@ -147,7 +164,12 @@ impl Rows {
             });
         }
         if rows.is_empty() {
-            return Err(nothing(figures, &left_out));
+            return Err(nothing(
+                all().collect(),
+                &left_out,
+                wanted,
+                machine.as_ref(),
+            ));
         }
         Ok(Rows {
             experiment: experiment(&rows, runs),
@@ -380,26 +402,53 @@ fn experiment(rows: &[Row], runs: Vec<Runs>) -> Experiment {
     }
 }
 
-/// Returns the choices for a request that matches no published figure.
-fn nothing(figures: &[Figure], left_out: &BTreeMap<String, Vec<String>>) -> String {
+/// Says which wish no published figure fulfils, and which ones could be fulfilled.
+fn nothing(
+    mut left: Vec<(&Figure, Meant)>,
+    left_out: &BTreeMap<String, Vec<String>>,
+    wanted: &Wanted,
+    machine: Option<&Machine>,
+) -> String {
     if let Some((why, rows)) = left_out.first_key_value() {
         return format!("what is published of that is {why}: {}", rows.join("; "));
     }
-    let usable = figures.iter().filter(|figure| simulable(figure).is_ok());
-    let known = usable.map(|figure| {
-        let Figure {
-            workload,
-            scheduler,
-            machine,
-            ..
-        } = figure;
-        format!("{} under {scheduler} on {machine}", name(workload))
+    let workloads = &wanted.workloads;
+    left.retain(|(figure, meant)| {
+        workloads.is_empty() || workloads.iter().any(|one| is_of(one, figure, meant))
     });
-    let known: Vec<String> = known.collect::<BTreeSet<_>>().into_iter().collect();
-    format!(
-        "nothing is published of that; there is {}",
-        known.join(", ")
-    )
+    let machines: BTreeSet<String> = left.iter().map(|(one, _)| one.machine.clone()).collect();
+    if let Some(machine) = machine {
+        left.retain(|(figure, _)| figure.machine == machine.name);
+        if left.is_empty() {
+            let asked = format!("of a machine with the name {}", machine.name);
+            return nothing_of(&asked, machines.into_iter());
+        }
+    }
+    let schedulers: Vec<String> = left.iter().map(|(one, _)| one.scheduler.clone()).collect();
+    left.retain(|(figure, meant)| wanted.is_by(figure, meant));
+    if left.is_empty() {
+        let asked = wanted
+            .scheduler
+            .as_ref()
+            .map_or(String::new(), ToString::to_string);
+        return nothing_of(&format!("of {asked} there"), schedulers.into_iter());
+    }
+    let cpus: BTreeSet<u32> = left.iter().filter_map(|(figure, _)| figure.cpus).collect();
+    let asked: Vec<String> = wanted.cpus.iter().map(ToString::to_string).collect();
+    let of = format!("of {} CPUs there", asked.join(", "));
+    nothing_of(&of, cpus.iter().map(ToString::to_string))
+}
+
+/// Says that nothing is published of something, and of what else there is something.
+fn nothing_of(asked: &str, known: impl Iterator<Item = String>) -> String {
+    let known: Vec<String> = known.filter(|one| !one.is_empty()).collect();
+    let mut each = Vec::new();
+    for one in known {
+        if !each.contains(&one) {
+            each.push(one);
+        }
+    }
+    format!("nothing is published {asked}; there is {}", each.join(", "))
 }
 
 #[cfg(test)]
