@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use schedlab_machine::{Machine, Numbering};
+use schedlab_machine::{KernelPath, Machine, Numbering};
 use schedlab_trace::counted;
 
 use crate::caches::{Node, memory_costs, streams};
@@ -415,13 +415,18 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
     progress("fork and exit");
     match paths::fork_and_exit(cpu) {
         Some((fork, whole)) => {
-            let what = "fork() of a small process, as its caller sees it";
-            draft.put_ns("paths.fork_ns", &fork, what);
+            let whole_fork = Some(Figure::from(&fork));
+            let what = "fork() of a small process, as its caller sees it, less what it shares";
+            let fork = less(whole_fork, &[shared(draft, KernelPath::Fork)]);
+            put(draft, "fork_ns", guess.fork_ns, fork, what);
             let switches = switches.and_then(|switches| switches.processes);
             let [switches, calls] = [switches, syscall].map(|one| Some(one?.times(2.0)));
-            let fork = Some(Figure::from(&fork));
-            let exit = less(Some(Figure::from(&whole)), &[fork, switches, calls]);
-            let what = "from fork() until the exit is collected, less fork(), two switches and two system calls";
+            let exits = shared(draft, KernelPath::Exit);
+            let exit = less(
+                Some(Figure::from(&whole)),
+                &[whole_fork, switches, calls, exits],
+            );
+            let what = "from fork() until the exit is collected, less fork(), two switches, two system calls and what an exit shares";
             put(draft, "exit_ns", guess.exit_ns, exit, what);
         }
         None => draft.note("no process could be forked: fork and exit stay a guess"),
@@ -429,8 +434,10 @@ fn kernel_paths(draft: &mut Draft, site: &Site<'_>, cpu: usize, progress: &mut d
     progress("page faults");
     match paths::page_fault(cpu) {
         Some(fault) => {
-            let what = "the first access of a page of private memory, and giving it back";
-            draft.put_ns("paths.fault_ns", &fault, what);
+            let what = "the first access of a page of private memory, and giving it back, less what it shares";
+            let parts = [shared(draft, KernelPath::Fault)];
+            let fault = less(Some(Figure::from(&fault)), &parts);
+            put(draft, "fault_ns", guess.fault_ns(), fault, what);
         }
         None => draft.note("no memory could be mapped: page faults stay a guess"),
     }
@@ -491,6 +498,11 @@ fn switch_paths(draft: &mut Draft, switches: &Switches) {
             )),
         }
     }
+}
+
+/// Returns the time of a call's shared objects, which the profile has beside the call.
+fn shared(draft: &Draft, path: KernelPath) -> Option<Figure> {
+    Some(Figure::exactly(draft.base.shared_alone_ps(path)))
 }
 
 /// `whole` without its parts, if all of them were measured.

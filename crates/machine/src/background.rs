@@ -94,6 +94,19 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_without_background_can_have_that_of_a_server() {
+        let own = Machine::builtin("netfinity-8500r").unwrap();
+        let asked = Machine::builtin("netfinity-8500r:background").unwrap();
+        assert_eq!(asked.background, own.background);
+        let laptop = Machine::find("laptop:background").unwrap();
+        assert!(Machine::builtin("laptop").unwrap().background.is_empty());
+        let server = Machine::builtin("xeon-e5645-2x6x2").unwrap();
+        assert_eq!(laptop.background, server.background);
+        assert!(!laptop.background.is_empty());
+        assert!(Machine::builtin("laptop:quiet:background").is_err());
+    }
+
+    #[test]
     fn a_quiet_machine_has_no_background() {
         for name in Machine::builtin_names() {
             let quiet = Machine::builtin(&format!("{name}:quiet")).unwrap();

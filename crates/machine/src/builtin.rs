@@ -10,12 +10,11 @@ impl Machine {
         BUILTIN.iter().map(|&(name, _)| name)
     }
 
-    /// Returns the built-in profile of that name; `NAME:quiet` is the same without the tasks that run beside any workload.
+    /// Returns the built-in profile of that name; `NAME:quiet` is the same without the tasks that run beside any workload,
+    /// `NAME:background` the same with a server's such tasks if it has none of its own.
     pub fn builtin(name: &str) -> Result<Machine, ProfileError> {
-        if let Some(base) = name.strip_suffix(QUIET)
-            && !base.ends_with(QUIET)
-        {
-            return Ok(Machine::builtin(base)?.without_background());
+        if let Some((base, ending)) = Ending::of(name) {
+            return Ok(Machine::builtin(base)?.with(ending));
         }
         match BUILTIN.iter().find(|&&(known, _)| known == name) {
             Some((name, text)) => Machine::from_toml(&format!("machines/{name}.toml"), text),
@@ -26,24 +25,29 @@ impl Machine {
         }
     }
 
-    fn without_background(mut self) -> Machine {
-        self.background.clear();
+    fn with(mut self, ending: Ending) -> Machine {
+        match ending {
+            Ending::Quiet => self.background.clear(),
+            Ending::Background if self.background.is_empty() => {
+                let server = Machine::builtin(SERVER).expect("a built-in profile loads");
+                self.background = server.background;
+            }
+            Ending::Background => {}
+        }
         self
     }
 
-    /// Returns a built-in profile by name, or a profile file by path: anything with a `/` or ending in `.toml`. With `:quiet` at
-    /// the end as [`Machine::builtin`].
+    /// Returns a built-in profile by name, or a profile file by path: anything with a `/` or ending in `.toml`. With `:quiet` or
+    /// `:background` at the end as [`Machine::builtin`].
     pub fn find(name_or_path: &str) -> Result<Machine, ProfileError> {
         Ok(Machine::find_with_text(name_or_path)?.0)
     }
 
     /// Returns the same with the text of the file.
     pub fn find_with_text(name_or_path: &str) -> Result<(Machine, Option<String>), ProfileError> {
-        if let Some(base) = name_or_path.strip_suffix(QUIET)
-            && !base.ends_with(QUIET)
-        {
+        if let Some((base, ending)) = Ending::of(name_or_path) {
             let (machine, text) = Machine::find_with_text(base)?;
-            return Ok((machine.without_background(), text));
+            return Ok((machine.with(ending), text));
         }
         if !name_or_path.contains('/') && !name_or_path.ends_with(".toml") {
             return Ok((Machine::builtin(name_or_path)?, None));
@@ -57,8 +61,32 @@ impl Machine {
     }
 }
 
-/// The end of the name of a machine without background.
-const QUIET: &str = ":quiet";
+/// The profile whose background other machines may have.
+const SERVER: &str = "xeon-e5645-2x6x2";
+
+/// The end of a machine's name.
+#[derive(Clone, Copy)]
+enum Ending {
+    /// Without background.
+    Quiet,
+    /// With one.
+    Background,
+}
+
+impl Ending {
+    /// Splits a name that has exactly one.
+    fn of(name: &str) -> Option<(&str, Ending)> {
+        let all = [
+            (":quiet", Ending::Quiet),
+            (":background", Ending::Background),
+        ];
+        let split = |name| {
+            all.iter()
+                .find_map(|&(end, ending)| Some((str::strip_suffix(name, end)?, ending)))
+        };
+        split(name).filter(|&(base, _)| split(base).is_none())
+    }
+}
 
 fn known() -> String {
     Machine::builtin_names().collect::<Vec<_>>().join(", ")

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use schedlab_trace::{CpuId, counted, nearest_of};
 
-use crate::{Background, Layout, Provenance, SharedObject, Tcp, Topology};
+use crate::{Background, KernelPath, Layout, Provenance, SharedObject, Tcp, Topology};
 
 /// How the machine's kernel waits for a contended lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
@@ -160,7 +160,7 @@ pub struct Paths {
     pub socket_recv_ns: u64,
     /// fork() without the policy.
     pub fork_ns: u64,
-    /// execve() of a small program, without its page faults; none: as long as `fork_ns`.
+    /// execve() of a small program with the page faults of its start; none: as long as `fork_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_ns: Option<u64>,
     /// The first access of a page: entering the kernel, finding the page, clearing it; none: three times `syscall_ns`.
@@ -313,6 +313,15 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Returns the time, in ps, that a call spends on the objects that it shares while nobody else uses them. A measured call
+    /// contains it; `paths` does not.
+    pub fn shared_alone_ps(&self, path: KernelPath) -> u64 {
+        let (hit_ps, atomic_ps) = (self.memory.hit_ps, self.memory.atomic_ps);
+        let objects = self.shared.values();
+        let used = objects.filter(|object| object.paths.contains(&path));
+        used.map(|object| object.alone_ps(hit_ps, atomic_ps)).sum()
+    }
+
     /// Where each number of the profile is from, in the order of the file.
     pub fn provenance(&self) -> &[Provenance] {
         &self.provenance

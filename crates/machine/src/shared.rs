@@ -109,6 +109,15 @@ pub struct SharedObject {
     pub buckets: Option<u32>,
 }
 
+impl SharedObject {
+    /// Returns the time that a call spends on it if nobody else does, in ps: all of its lines are in the CPU's cache.
+    pub(crate) fn alone_ps(&self, hit_ps: u64, atomic_ps: u64) -> u64 {
+        let accesses = u64::from(self.lines) + u64::from(self.hold_ns.is_some());
+        let atomics = u64::from(self.atomics) + u64::from(self.hold_ns.is_some());
+        self.hold_ns.unwrap_or(0) * 1_000 + accesses * hit_ps + atomics * atomic_ps
+    }
+}
+
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
@@ -211,6 +220,36 @@ mod tests {
             format!("{key} = {{ value = {value}, source = \"guess\" }}\n")
         });
         format!("[shared.z_dev]\n{}", fields.collect::<String>())
+    }
+
+    /// A lock's line and two more are hits, the lock is an atomic operation as the two others are, and it is held.
+    #[test]
+    fn a_call_alone_pays_for_its_accesses_and_its_holds() {
+        let mut machine = Machine::builtin("laptop").unwrap();
+        (machine.memory.hit_ps, machine.memory.atomic_ps) = (1_000, 7_000);
+        let object = SharedObject {
+            paths: vec![KernelPath::Fork],
+            scope: Scope::Machine,
+            hold_ns: Some(500),
+            atomics: 2,
+            lines: 2,
+            per_cpu: None,
+            buckets: None,
+        };
+        let without_lock = SharedObject {
+            hold_ns: None,
+            ..object.clone()
+        };
+        machine.shared = [("a", object), ("b", without_lock)]
+            .map(|(name, object)| (name.to_owned(), object))
+            .into();
+        let with_lock_ps = 500_000 + 3 * 1_000 + 3 * 7_000;
+        let without_ps = 2 * 1_000 + 2 * 7_000;
+        assert_eq!(
+            machine.shared_alone_ps(KernelPath::Fork),
+            with_lock_ps + without_ps
+        );
+        assert_eq!(machine.shared_alone_ps(KernelPath::Exit), 0);
     }
 
     #[test]

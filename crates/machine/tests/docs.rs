@@ -181,7 +181,8 @@ In a container only its own processes can be seen, which the head says.
 The built-in profiles of the studies have a background, the others have none. The machines of Linux 2.4 had `kswapd`, which wakes once a second
 (`mm/vmscan.c`), `kupdated`, once in five (`fs/buffer.c`), and some daemons, together a few hundredths of one per cent of a CPU. No source
 says how long they ran, so their times are guesses ([what they change](calibration.md#netfinity-8500r-chat-and-reflex)).
-The profiles of today's machines describe no single machine, and each documented result was made without a background. To add one, append
+The profiles of today's machines describe no single machine, and each documented result was made without a background. `-m MACHINE:background`
+adds the sections of `xeon-e5645-2x6x2`, guesses for a server, to a machine that has none. For numbers of your own, append
 the sections that `calibrate` measured on a machine with the same programs, with `per_cpu` ones as they are: their period is one
 CPU's. `calibrate --from` copies none, not from `xeon-e5645-2x6x2` either: daemons belong to a system, not to its processors.
 
