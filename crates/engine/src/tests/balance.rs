@@ -482,7 +482,7 @@ fn a_new_program_begins_where_there_is_least_to_do() {
     slow.paths.exec_ns = Some(3_000_000);
     let beside = fair(slow, Start::Together, vec![hog(), begins(exec)]);
     let moved = moves(&beside);
-    let ends = beside
+    let mut ends = beside
         .events
         .iter()
         .filter_map(|&(at, _, event)| match event {
@@ -490,7 +490,7 @@ fn a_new_program_begins_where_there_is_least_to_do() {
             _ => None,
         });
     assert_eq!(moved.len(), 1);
-    let stays = ends.last().unwrap() - moved[0].0;
+    let stays = ends.next_back().unwrap() - moved[0].0;
     assert!((3_500_000..4_000_000).contains(&stays), "{stays}");
     let call = fair(
         machine(2),
