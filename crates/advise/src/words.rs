@@ -9,7 +9,7 @@ use schedlab_compare::{
     Decomposed, Differs, changes, critical_path, cut, is_same, parts_beside, percent, scores, time,
     waits,
 };
-use schedlab_report::export::lines::fill;
+use schedlab_report::export::lines::{fill, width_of};
 use schedlab_report::export::number::amount;
 use schedlab_trace::counted;
 
@@ -415,7 +415,7 @@ pub fn text(advice: &Advice) -> String {
     // A unit that the column has no room for stands below the table.
     const MEAN: usize = 12;
     let mut means = advice.finalists.iter().map(|one| one.mean);
-    let fits = |mean: f64| amount(mean, &advice.unit).chars().count() <= MEAN;
+    let fits = |mean: f64| width_of(&amount(mean, &advice.unit)) <= MEAN;
     let unit = if means.all(fits) {
         advice.unit.as_str()
     } else {

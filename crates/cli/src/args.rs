@@ -879,7 +879,7 @@ mod tests {
         for command in std::iter::once(&all).chain(all.get_subcommands()) {
             let text = command.get_after_help().map(ToString::to_string);
             for line in text.unwrap_or_default().lines() {
-                let width = line.chars().count();
+                let width = schedlab_report::export::lines::width_of(line);
                 assert!(width <= 80, "{}: {line}", command.get_name());
             }
         }

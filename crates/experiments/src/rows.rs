@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use schedlab_machine::Machine;
-use schedlab_report::export::lines::fill;
+use schedlab_report::export::lines::{fill, pad, width_of};
 use schedlab_report::published::{Figure, METRICS, Metric};
 use schedlab_report::stats;
 use schedlab_sim::Scheduler;
@@ -328,7 +328,7 @@ fn factor(published: f64, simulated: Option<f64>) -> f64 {
 const FACTORS: [f64; 3] = [1.3, 1.5, 2.0];
 
 fn table(kinds: &[Near]) -> String {
-    let label = kinds.iter().map(|kind| kind.of.chars().count()).max();
+    let label = kinds.iter().map(|kind| width_of(&kind.of)).max();
     let label = label.unwrap_or_default();
     let mut text =
         "Share of the published figures that the simulated ones are near to, and the\nmedian factor\n\n"
@@ -339,7 +339,8 @@ fn table(kinds: &[Near]) -> String {
     }
     text.push_str("  median  distance\n");
     for kind in kinds {
-        let _ = write!(text, "{:label$}  {:>7}", kind.of, kind.factors.len());
+        pad(&mut text, &kind.of, label);
+        let _ = write!(text, "  {:>7}", kind.factors.len());
         for factor in FACTORS {
             let _ = write!(text, "  {:>3.0} %", kind.within_pct(factor));
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use schedlab_report::export::lines::fill;
+use schedlab_report::export::lines::{fill, pad, width_of};
 use schedlab_report::export::number::{digits, grouped};
 
 use crate::evaluate::{Cell, Panel, Standing};
@@ -26,7 +26,7 @@ impl Widths {
     fn of(panel: &Panel) -> Widths {
         let labels = panel.rows.iter().map(|row| &row.scheduler);
         let axis = panel.axis();
-        let labels = labels.chain([&axis]).map(|label| 4 + label.chars().count());
+        let labels = labels.chain([&axis]).map(|label| 4 + width_of(label));
         let numbers = panel
             .rows
             .iter()
@@ -45,7 +45,7 @@ impl Widths {
                 .filter(|&label| label <= LABEL_MAX)
                 .fold(LABEL, usize::max),
             column: words
-                .map(|word| word.chars().count() + 1)
+                .map(|word| width_of(&word) + 1)
                 .fold(COLUMN, usize::max),
         }
     }
@@ -191,8 +191,9 @@ fn line<T>(
         label: first,
         column,
     } = widths;
-    let mut line = format!("{label:first$}");
-    if label.chars().count() >= first {
+    let mut line = String::new();
+    pad(&mut line, label, first);
+    if width_of(label) >= first {
         // A long name has a line of its own.
         out.push_str(line.trim_end());
         out.push('\n');
@@ -203,7 +204,7 @@ fn line<T>(
         // The marks of calibration and of failures hang over, so that numbers stay below each other.
         let over = usize::from(word.ends_with(['c', '!']));
         let end = first + (index + 1) * column - 1 + over;
-        let width = end.saturating_sub(line.chars().count());
+        let width = end.saturating_sub(width_of(&line));
         let _ = write!(line, "{word:>width$}");
     }
     out.push_str(line.trim_end());

@@ -1,5 +1,6 @@
 //! A chart with two axes: lines, points with their spread, and bars.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use plotters::coord::combinators::{BindKeyPoints as _, WithKeyPoints};
@@ -7,6 +8,8 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use schedlab_trace::time_unit;
+use textwrap::core::{Word, display_width};
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
 /// Two axes and what is drawn over them.
 #[derive(Clone, PartialEq, Debug)]
@@ -216,7 +219,7 @@ impl Chart {
             );
             let longest = lines
                 .iter()
-                .map(|line| line.chars().count())
+                .map(|line| display_width(line))
                 .max()
                 .unwrap_or(0);
             let width = LEGEND_MARK + longest as u32 * LEGEND_LETTER;
@@ -437,18 +440,14 @@ const TITLE_LETTER: u32 = 9;
 
 /// Returns a text in lines of at most so many letters, broken after spaces and commas where there are any.
 pub(crate) fn wrapped(text: &str, letters: u32) -> Vec<String> {
-    let letters = letters as usize;
-    let mut lines = Vec::new();
-    let mut rest: Vec<char> = text.chars().collect();
-    while rest.len() > letters {
-        let breaks = |letter: &char| matches!(letter, ' ' | ',');
-        let at = rest[..letters].iter().rposition(breaks);
-        let after = rest.split_off(at.map_or(letters, |at| at + 1));
-        lines.push(rest.iter().collect::<String>().trim_end().to_owned());
-        rest = after;
-    }
-    lines.push(rest.into_iter().collect());
-    lines
+    let options = Options::new(letters as usize)
+        .word_separator(WordSeparator::Custom(|line| {
+            Box::new(line.split_inclusive([' ', ',']).map(Word::from))
+        }))
+        .word_splitter(WordSplitter::NoHyphenation)
+        .wrap_algorithm(WrapAlgorithm::FirstFit);
+    let lines = textwrap::wrap(text, options);
+    lines.into_iter().map(Cow::into_owned).collect()
 }
 
 fn draw_title<'a>(

@@ -131,7 +131,10 @@ fn draw<'a>(area: &Area<'a>, node: &Node, depth: u32, top: i32, row: u32) -> Dra
     let middle = |node: &Node, top: i32| top + (node.leaves() * row / 2) as i32;
     let (x, y) = ((depth * COLUMN) as i32 + 8, middle(node, top));
     let lines = node.lines();
-    let longest = lines.iter().map(|line| line.chars().count()).max();
+    let longest = lines
+        .iter()
+        .map(|line| textwrap::core::display_width(line))
+        .max();
     let width = longest.unwrap_or(0) as i32 * LETTER as i32 + 10;
     let half = (lines.len() as u32 * LINE) as i32 / 2 + 2;
     let mut below = top;

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -508,18 +507,9 @@ fn find_program(command: &[OsString]) -> Result<()> {
     let Some(program) = command.first() else {
         return Err(not_found("(nothing)"));
     };
-    let path = Path::new(program);
-    let found = if path.components().count() > 1 {
-        path.is_file()
-    } else {
-        std::env::var_os("PATH").is_some_and(|dirs| {
-            std::env::split_paths(&dirs).any(|dir: PathBuf| dir.join(path).is_file())
-        })
-    };
-    if found {
-        Ok(())
-    } else {
-        Err(not_found(&program.to_string_lossy()))
+    match which::which(program) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(not_found(&program.to_string_lossy())),
     }
 }
 

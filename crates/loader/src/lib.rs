@@ -20,9 +20,8 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -92,20 +91,7 @@ pub fn surroundings() -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Returns the file of a program as a shell finds it; a name that is not found as it is.
 pub fn find(program: &OsStr) -> PathBuf {
-    let name = Path::new(program);
-    if name.components().count() > 1 {
-        return name.to_owned();
-    }
-    let is_program = |path: &PathBuf| {
-        let mode = path.metadata().map_or(0, |it| it.permissions().mode());
-        path.is_file() && mode & 0o111 != 0
-    };
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let paths = std::env::split_paths(&folders).map(|folder| folder.join(name));
-    paths
-        .into_iter()
-        .find(is_program)
-        .unwrap_or_else(|| name.to_owned())
+    which::which(program).unwrap_or_else(|_| program.into())
 }
 
 /// How long the output of a loader that was ended is waited for: a process that it has left behind may hold the pipe.

@@ -259,11 +259,9 @@ impl Original {
 
 /// Returns the program's file, as a shell finds it, and where Debian puts servers.
 fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain([PathBuf::from("/usr/sbin")])
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+    let mut folders = std::env::var_os("PATH").unwrap_or_default();
+    folders.push(":/usr/sbin");
+    which::which_in_global(program, Some(folders)).ok()?.next()
 }
 
 fn command(program: &str) -> Command {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use schedlab_machine::Machine;
 use schedlab_report::catalogue;
-use schedlab_report::export::lines::fill;
+use schedlab_report::export::lines::{fill, pad, width_of};
 use schedlab_sim::{Scheduler, SchedulerInfo, SimError};
 
 use super::Status;
@@ -148,22 +148,21 @@ fn list(kind: Kind, filter: Option<&str>, indent: bool) -> anyhow::Result<String
 
 /// Where explanations start: behind the longest name that leaves them room.
 fn column_of<'a>(names: impl Iterator<Item = &'a str>, indent: usize) -> usize {
-    let widths = names
-        .map(|name| name.chars().count())
-        .filter(|&width| width <= 30);
+    let widths = names.map(width_of).filter(|&width| width <= 30);
     widths.max().unwrap_or(0) + indent + 2
 }
 
 /// `name  explanation`, the explanation wrapped in its column.
 fn entry(text: &mut String, indent: usize, column: usize, name: &str, explanation: &str) {
     let mut start = format!("{:indent$}{name}", "");
-    if start.chars().count() + 2 > column && !explanation.is_empty() {
+    if width_of(&start) + 2 > column && !explanation.is_empty() {
         text.push_str(&start);
         text.push('\n');
         start.clear();
     }
-    let start = format!("{start:column$}");
-    fill(text, &start, explanation, column, columns());
+    let mut padded = String::new();
+    pad(&mut padded, &start, column);
+    fill(text, &padded, explanation, column, columns());
 }
 
 /// As wide as the terminal, but no wider than one reads.
@@ -312,7 +311,7 @@ mod tests {
         let mut text = String::new();
         entry(&mut text, 2, 8, "ab", &"word ".repeat(20));
         for (index, line) in text.lines().enumerate() {
-            assert!(line.chars().count() <= 80, "{line}");
+            assert!(width_of(line) <= 80, "{line}");
             let start = if index == 0 {
                 "  ab    word"
             } else {

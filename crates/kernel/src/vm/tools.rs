@@ -150,7 +150,7 @@ pub fn path_with_sbin() -> OsString {
 
 /// Returns the full path of a program.
 pub fn which(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&path_with_sbin())
-        .map(|dir| dir.join(program))
-        .find(|path| path.is_file())
+    which::which_in_global(program, Some(path_with_sbin()))
+        .ok()?
+        .next()
 }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use schedlab_trace::counted;
 
 use crate::RunResult;
-use crate::export::lines::fill;
+use crate::export::lines::{fill, width_of};
 use crate::export::names::shorten;
 use crate::export::number::amount;
 use crate::export::view::{Sort, View, chosen};
@@ -372,7 +372,7 @@ fn push_line<'a>(text: &mut String, columns: &'a [Column], of: impl Fn(&'a Colum
     for (index, column) in columns.iter().enumerate() {
         let gap = if index == 0 { 0 } else { GAP };
         let word = of(column);
-        let padding = column.width() - word.chars().count();
+        let padding = column.width() - width_of(word);
         let (before, after) = if column.left {
             (0, padding)
         } else {

@@ -180,7 +180,7 @@ mod tests {
         let tables = [("pipe".to_owned(), rows), ("chat".to_owned(), Vec::new())];
         let text = render(&names, &tables) + &summary(&names, &tables);
         for line in text.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
+            assert!(crate::export::lines::width_of(line) <= 80, "{line}");
         }
         assert!(text.contains("-18%*") && text.contains("+1%"), "{text}");
         assert!(text.contains("×35*") && text.contains("-98%*"), "{text}");

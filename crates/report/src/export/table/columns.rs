@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Cell, base, first_of};
+use crate::export::lines::width_of;
 use crate::export::number::{digits, grouped, time_unit};
 use crate::export::view;
 use crate::stats::{self, Interval};
@@ -39,7 +40,7 @@ impl Column {
 
     pub(super) fn width(&self) -> usize {
         let longest = self.heading.iter().chain(&self.texts);
-        longest.map(|text| text.chars().count()).max().unwrap_or(0)
+        longest.map(|text| width_of(text)).max().unwrap_or(0)
     }
 
     pub(super) fn is_empty(&self) -> bool {
