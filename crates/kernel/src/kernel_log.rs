@@ -12,6 +12,14 @@ pub fn complaints(log: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Returns all [`complaints`] as one error, if there are any.
+pub fn no_complaints(log: &str) -> Result<(), String> {
+    match complaints(log) {
+        none if none.is_empty() => Ok(()),
+        some => Err(format!("the kernel complains:\n{}", some.join("\n"))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,5 +52,8 @@ mod tests {
         );
         assert_eq!(complaints(&log), bad);
         assert!(complaints("").is_empty());
+        assert_eq!(no_complaints(""), Ok(()));
+        let told = no_complaints(bad[0]).unwrap_err();
+        assert_eq!(told, format!("the kernel complains:\n{}", bad[0]));
     }
 }

@@ -35,7 +35,7 @@ use record::{Case, End, POLICIES, SIZES, Turn, yields};
 use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::vm::Vm;
 use schedlab_kernel::{Error, bpf_policy, clang};
-use schedlab_testing::{chosen, skipped};
+use schedlab_testing::checks::{self, Ended, Verdicts};
 
 /// First argument of this program inside; the compiled recorder follows.
 const MARK: &str = "yielders-inside-the-virtual-machine";
@@ -51,24 +51,44 @@ fn main() -> ExitCode {
             }
         };
     }
-    let Some(filter) = chosen("order", arguments) else {
-        return ExitCode::SUCCESS;
-    };
-    if let Err(why) = clang::find() {
-        skipped(&format!("the same order in both worlds: {why}"));
-        return ExitCode::SUCCESS;
-    }
-    match in_the_kernel(&filter).and_then(|cases| judge(&cases, &filter)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Skipped(why)) => {
-            skipped(&format!("the same order in both worlds: {why}"));
-            ExitCode::SUCCESS
-        }
-        Err(Failure::Failed(why)) => {
-            println!("FAILED {why}");
-            ExitCode::FAILURE
-        }
-    }
+    let all = POLICIES.iter().flat_map(|(policy, _)| {
+        let cases = SIZES
+            .iter()
+            .map(move |size| format!("{policy}/{size}_yielders"));
+        cases.chain([not_those_of_fifo(policy)])
+    });
+    checks::run(
+        all.filter(|name| *name != not_those_of_fifo(FIFO)),
+        |chosen, verdicts| {
+            if let Err(why) = clang::find() {
+                return Ended::Missing(format!("the same order in both worlds: {why}"));
+            }
+            let asked = POLICIES.map(|(policy, _)| policy);
+            let asked = asked.into_iter().filter(|policy| {
+                let of_it = |name: &String| name.starts_with(&format!("{policy}/"));
+                chosen.iter().any(of_it)
+            });
+            let asked: Vec<&str> = asked.collect();
+            match in_the_kernel(&asked) {
+                Ok(cases) => {
+                    judge(&cases, &asked, verdicts);
+                    Ended::Judged(Ok(()))
+                }
+                Err(Failure::Skipped(why)) => {
+                    Ended::Missing(format!("the same order in both worlds: {why}"))
+                }
+                Err(Failure::Failed(why)) => Ended::Judged(Err(why)),
+            }
+        },
+    )
+}
+
+/// The policy whose orders those of the others differ from.
+const FIFO: &str = POLICIES[0].0;
+
+/// Returns the name of the check that the comparison tells a policy from [`FIFO`].
+fn not_those_of_fifo(policy: &str) -> String {
+    format!("{policy}/orders_are_not_those_of_fifo")
 }
 
 enum Failure {
@@ -77,7 +97,7 @@ enum Failure {
 }
 
 /// Boots one virtual machine and has every case run inside.
-fn in_the_kernel(filter: &[String]) -> Result<Vec<Case>, Failure> {
+fn in_the_kernel(policies: &[&str]) -> Result<Vec<Case>, Failure> {
     let failed = |why: String| Failure::Failed(why);
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/order/order.bpf.c");
@@ -96,7 +116,7 @@ fn in_the_kernel(filter: &[String]) -> Result<Vec<Case>, Failure> {
         OsString::from(MARK),
         object.into(),
     ];
-    command.extend(filter.iter().map(OsString::from));
+    command.extend(policies.iter().map(OsString::from));
     let output = match vm.output(&command, &|note| println!("{note}")) {
         Ok(output) => output,
         Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
@@ -123,48 +143,45 @@ fn in_the_kernel(filter: &[String]) -> Result<Vec<Case>, Failure> {
     cases.map_err(|e| failed(format!("the record cannot be read: {e}")))
 }
 
-/// Every case of every policy that was asked for is there, and the simulation agrees with each.
-fn judge(cases: &[Case], filter: &[String]) -> Result<(), Failure> {
-    let mut failures = Vec::new();
+/// Judges every case of the policies: it is there, and the simulation agrees with it.
+fn judge(cases: &[Case], policies: &[&str], verdicts: &Verdicts) {
     for (policy, options) in POLICIES {
-        if !filter.iter().all(|f| policy.contains(f.as_str())) {
+        if !policies.contains(&policy) {
             continue;
         }
         let mut other_than_fifo = 0;
         for size in SIZES {
+            let name = format!("{policy}/{size}_yielders");
             let found = cases
                 .iter()
                 .find(|case| case.policy == policy && case.yielders == size);
             let Some(case) = found else {
-                failures.push(format!("{policy}, {size} yielders: did not run"));
+                verdicts.tell(&name, Err("did not run".to_owned()));
                 continue;
             };
             let result = complete(case)
                 .and_then(|()| simulated::simulate(case, policy, options))
                 .and_then(|turns| simulated::compare(&case.turns, &turns));
-            match result {
-                Ok(()) => println!("ok {}", summary(case)),
-                Err(why) => failures.push(format!("{policy}, {size} yielders: {why}")),
+            if result.is_ok() {
+                println!("{}", summary(case));
             }
+            verdicts.tell(&name, result);
             // The comparison distinguishes policies, so it would find a wrong order.
-            let (fifo, fifo_options) = POLICIES[0];
-            if policy != fifo
-                && simulated::simulate(case, fifo, fifo_options)
+            if policy != FIFO
+                && simulated::simulate(case, FIFO, POLICIES[0].1)
                     .and_then(|turns| simulated::compare(&case.turns, &turns))
                     .is_err()
             {
                 other_than_fifo += 1;
             }
         }
-        if policy != POLICIES[0].0 && other_than_fifo < SIZES.len() - 1 {
-            let said = format!("only {other_than_fifo} of its orders are not those of fifo");
-            failures.push(format!("{policy}: {said}"));
+        let told = match other_than_fifo < SIZES.len() - 1 {
+            true => Err(format!("only {other_than_fifo} are not")),
+            false => Ok(()),
+        };
+        if policy != FIFO {
+            verdicts.tell(&not_those_of_fifo(policy), told);
         }
-    }
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::Failed(failures.join("\n")))
     }
 }
 

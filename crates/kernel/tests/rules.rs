@@ -23,16 +23,15 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use schedlab_kernel::bpf_policy::{self, BpfObject};
 use schedlab_kernel::exit::PolicyExit;
-use schedlab_kernel::kernel_log::complaints;
+use schedlab_kernel::kernel_log::no_complaints;
 use schedlab_kernel::load::{self, Loaded, Terms};
 use schedlab_kernel::vm::{Stream, Vm};
 use schedlab_kernel::{Error, clang, scx};
-use schedlab_testing::{chosen, skipped};
+use schedlab_testing::checks::{self, Ended, Verdicts};
 use support::rules::{self, Expect, Rule, Rules};
 use support::script::{Kind, Step};
 
-/// First argument of this program inside; the second is the folder of the compiled fixtures, the third
-/// the rules that are judged already.
+/// First argument of this program inside; the second is the folder of the compiled fixtures, the others are the rules.
 const MARK: &str = "rules-inside-the-virtual-machine";
 
 /// The option of tests/misbehave/rule.h that says how often others may have been in the way.
@@ -62,19 +61,24 @@ const RULE_HOLDS: i64 = 1000;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|a| a == MARK) {
-        return inside(Path::new(&arguments[1]), &arguments[2], &arguments[3..]);
+        return inside(Path::new(&arguments[1]), &arguments[2..]);
     }
-    let Some(filter) = chosen("rules", arguments) else {
-        return ExitCode::SUCCESS;
-    };
+    let rules = Rules::read();
+    let asked = rules
+        .all()
+        .iter()
+        .filter(|rule| rule.simulation_only.is_none());
+    checks::run(asked.map(|rule| rule.name.clone()), ask)
+}
+
+fn ask(chosen: &[String], verdicts: &Verdicts) -> Ended {
     if let Err(why) = clang::find() {
-        skipped(&format!("rules in a real kernel: {why}"));
-        return ExitCode::SUCCESS;
+        return Ended::Missing(format!("rules in a real kernel: {why}"));
     }
     // Compiled here: inside, every instruction is emulated.
     let objects = tempfile::tempdir().expect("a temporary folder can be made");
     let rules = Rules::read();
-    for rule in rules.all().iter().filter(|rule| asked(rule, &filter)) {
+    for rule in rules.all().iter().filter(|r| chosen.contains(&r.name)) {
         let source = rules::folder().join(format!("{}.bpf.c", rule.name));
         match bpf_policy::compile(&source) {
             Ok(object) => fs::write(objects.path().join(&rule.name), &object.bytes)
@@ -83,66 +87,62 @@ fn main() -> ExitCode {
             Err(error) => assert_eq!(rule.expect, Expect::Fault, "{}: {error}", rule.name),
         }
     }
-    boot_until_judged(objects.path(), &filter)
+    boot_until_judged(objects.path(), chosen, verdicts)
 }
 
 /// Boots, and boots again where the machine died: QEMU's emulation now and then trips over the kernel
 /// code that loading a policy patches while other CPUs run it (an `int3` oops in update_rq_clock()).
 /// A judged rule stays judged; a machine that dies three times at the same rule fails it.
-fn boot_until_judged(objects: &Path, filter: &[String]) -> ExitCode {
+fn boot_until_judged(objects: &Path, chosen: &[String], verdicts: &Verdicts) -> Ended {
     let vm = Vm {
         cpus: 4,
         // Ten minutes on a quiet machine are more on one that is shared.
         timeout: Duration::from_secs(3_600) * times() as u32,
         ..Vm::default()
     };
-    let mut judged: Vec<String> = Vec::new();
     let (mut died_at, mut deaths) = (None, 0);
-    let mut all_told = String::new();
+    let mut told = String::new();
     loop {
+        let judged = verdicts.judged();
         let program = std::env::current_exe().expect("a running program has a path");
         let mut command = vec![program.into_os_string(), OsString::from(MARK)];
         command.push(objects.into());
-        command.push(judged.join(",").into());
-        command.extend(filter.iter().map(Into::into));
+        let left = chosen.iter().filter(|name| !judged.contains(*name));
+        command.extend(left.map(Into::into));
         let mut text = Vec::new();
-        let mut show = |_: Stream, bytes: &[u8]| {
-            text.extend_from_slice(bytes);
-            // The output has no reader: the exit code decides.
-            let _ = std::io::stdout().write_all(bytes);
+        let mut show = |stream: Stream, bytes: &[u8]| match stream {
+            Stream::Stdout => {
+                text.extend_from_slice(bytes);
+                verdicts.hear(bytes, str::to_owned);
+            }
+            // The output has no reader: the verdicts count.
+            Stream::Stderr => drop(std::io::stderr().write_all(bytes)),
         };
         let end = vm.run(&command, &|note| println!("{note}"), &mut show);
-        let told = String::from_utf8_lossy(&text).into_owned();
-        all_told.push_str(&told);
-        let begun = |line: &str| line.strip_prefix("begin ").map(str::to_owned);
-        let begun: Vec<String> = told.lines().filter_map(begun).collect();
-        let failed = told.lines().any(|line| line.starts_with("FAILED "));
+        told.push_str(&String::from_utf8_lossy(&text));
         match end {
             Ok((code, log)) => {
                 println!("the rules in the virtual machine ended with {code}; kernel log:\n{log}");
-                if code == 0 && filter.is_empty() && times() == 1 {
-                    compare_table(&all_told);
+                let all = Rules::read();
+                let asked = all.all().iter().filter(|r| r.simulation_only.is_none());
+                if code == 0 && chosen.len() == asked.count() && times() == 1 {
+                    compare_table(&told);
                 }
-                let complaints = complaints(&log);
-                for line in &complaints {
-                    println!("FAILED the kernel complains: {line}");
-                }
-                return ExitCode::from(u8::from(code != 0 || !complaints.is_empty()));
+                return Ended::Judged(no_complaints(&log));
             }
             Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
-                skipped(&format!("rules in a real kernel: {error}"));
-                return ExitCode::SUCCESS;
+                return Ended::Missing(format!("rules in a real kernel: {error}"));
             }
             Err(error) => {
                 println!("{error}");
-                let last = begun.last().cloned();
+                let last = verdicts.take_unjudged();
                 deaths = if last == died_at { deaths + 1 } else { 1 };
-                if failed || last.is_none() || deaths == 3 {
-                    return ExitCode::FAILURE;
-                }
-                println!("the virtual machine died at {last:?}: booting again from there");
-                let died = last.as_ref();
-                judged.extend(begun.iter().filter(|name| Some(*name) != died).cloned());
+                let Some(name) = last.clone().filter(|_| deaths < 3) else {
+                    return Ended::Judged(Err(format!(
+                        "the virtual machine died again and again at {last:?}: {error}"
+                    )));
+                };
+                println!("the virtual machine died at {name}: booting again from there");
                 died_at = last;
             }
         }
@@ -155,39 +155,13 @@ fn times() -> usize {
     times.ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
-fn asked(rule: &Rule, filter: &[String]) -> bool {
-    filter.iter().all(|f| rule.name.contains(f.as_str())) && rule.simulation_only.is_none()
-}
-
-fn inside(objects: &Path, judged: &str, filter: &[String]) -> ExitCode {
-    let judged: Vec<&str> = judged.split(',').collect();
+fn inside(objects: &Path, chosen: &[String]) -> ExitCode {
     let rules = Rules::read();
-    let (mut checked, mut failed) = (0, 0);
-    let all = std::iter::repeat_n(rules.all(), times()).flatten();
-    for rule in all.filter(|rule| asked(rule, filter)) {
-        let name = rule.name.as_str();
-        if judged.contains(&name) {
-            continue;
-        }
-        println!("begin {name}");
-        checked += 1;
-        let start = Instant::now();
-        let outcome = check(&rules, rule, objects);
-        let seconds = start.elapsed().as_secs_f64();
-        match outcome {
-            Ok(detail) => println!("ok {} ({seconds:.1} s) {detail}", rule.name),
-            Err(why) => {
-                println!("FAILED {} ({seconds:.1} s): {why}", rule.name);
-                failed += 1;
-            }
-        }
-    }
-    println!("{checked} rules in a real kernel, {failed} failed");
-    if failed == 0 && checked > 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let all = std::iter::repeat_n(chosen, times()).flatten();
+    checks::judge_each(all.map(String::as_str), |name| {
+        let rule = rules.all().iter().find(|rule| rule.name == name);
+        check(&rules, rule.ok_or("there is no such rule")?, objects)
+    })
 }
 
 fn check(rules: &Rules, rule: &Rule, objects: &Path) -> Result<String, String> {

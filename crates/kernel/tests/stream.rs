@@ -15,7 +15,8 @@ use schedlab_kernel::measure::{Measurement, Want};
 use schedlab_kernel::run::{self, Job, Outcome};
 use schedlab_report::origin::origin;
 use schedlab_report::{Exit, Measures, Origin, World};
-use schedlab_testing::{chosen, skipped};
+use schedlab_testing::checks::{self, Ended};
+use schedlab_testing::skipped;
 use schedlab_trace::{CpuId, Event, Instant, Listener, Scheduler};
 
 /// Programs, each with whether it is that of a workload, and what its events are at least.
@@ -72,50 +73,47 @@ fn main() -> ExitCode {
         let known = programs::run(&arguments[1..]);
         return known.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    let Some(filter) = chosen("stream", arguments) else {
-        return ExitCode::SUCCESS;
-    };
-    let shown = match Measurement::attach(Want::default()) {
-        Ok(measurement) => measurement.shown(),
-        Err(error) => {
-            skipped(&format!("the real kernel's event stream: {error}"));
-            return ExitCode::SUCCESS;
-        }
-    };
-    let mut failed = 0;
-    for (arguments, is_workload) in PROGRAMS {
-        let name = arguments.join(" ");
-        if !filter.is_empty() && !filter.iter().any(|word| name.contains(word.as_str())) {
-            continue;
-        }
-        // Only programs at functions of the kernel know of yields, and when a nice level changes.
-        if arguments[0] == "hogs" && !shown.yields {
-            skipped(
-                "the real kernel's event stream of tasks that change their nice level: this kernel lets no program follow its functions",
-            );
-            continue;
-        }
-        let mut compared = compare(arguments, is_workload);
-        for _ in 1..ATTEMPTS {
-            if compared.is_ok() {
-                break;
+    let names = PROGRAMS.map(|(arguments, _)| name_of(arguments));
+    checks::run(names, |chosen, verdicts| {
+        let shown = match Measurement::attach(Want::default()) {
+            Ok(measurement) => measurement.shown(),
+            Err(error) => {
+                return Ended::Missing(format!("the real kernel's event stream: {error}"));
             }
-            println!("{name}: once more after: {compared:?}");
-            compared = compare(arguments, is_workload);
-        }
-        match compared {
-            Ok(told) => println!("{name}: {told}"),
-            Err(wrong) => {
-                println!("{name}: WRONG: {wrong}");
-                failed += 1;
+        };
+        for (arguments, is_workload) in PROGRAMS {
+            let name = name_of(arguments);
+            if !chosen.contains(&name) {
+                continue;
             }
+            // Only programs at functions of the kernel know of yields, and when a nice level changes.
+            if arguments[0] == "hogs" && !shown.yields {
+                skipped(
+                    "the real kernel's event stream of tasks that change their nice level: this kernel lets no program follow its functions",
+                );
+                verdicts.tell(&name, Ok(()));
+                continue;
+            }
+            let mut compared = compare(arguments, is_workload);
+            for _ in 1..ATTEMPTS {
+                if compared.is_ok() {
+                    break;
+                }
+                println!("{name}: once more after: {compared:?}");
+                compared = compare(arguments, is_workload);
+            }
+            if let Ok(told) = &compared {
+                println!("{name}: {told}");
+            }
+            verdicts.tell(&name, compared.map(drop));
         }
-    }
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+        Ended::Judged(Ok(()))
+    })
+}
+
+/// Returns the name of the check of a program.
+fn name_of(arguments: &[&str]) -> String {
+    arguments.join("_")
 }
 
 /// Counts events by what the test wants to see.

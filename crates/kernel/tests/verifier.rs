@@ -14,11 +14,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use schedlab_kernel::bpf_policy::{self, BpfObject};
-use schedlab_kernel::kernel_log::complaints;
+use schedlab_kernel::kernel_log::no_complaints;
 use schedlab_kernel::load::Loaded;
 use schedlab_kernel::vm::{Stream, Vm, kernel};
 use schedlab_kernel::{Error, clang};
-use schedlab_testing::{chosen, skipped};
+use schedlab_testing::checks::{self, Ended, Verdicts};
+use schedlab_testing::skipped;
 
 /// First argument of this program inside; the second is the folder of the compiled policies.
 const MARK: &str = "verifier-inside-the-virtual-machine";
@@ -31,38 +32,54 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|a| a == MARK) {
         return inside(Path::new(&arguments[1]));
     }
-    let Some(filter) = chosen("verifier", arguments) else {
-        return ExitCode::SUCCESS;
-    };
-    if let Err(why) = clang::find() {
-        skipped(&format!("the verifier in real kernels: {why}"));
-        return ExitCode::SUCCESS;
-    }
-    let objects = tempfile::tempdir().expect("a temporary folder can be made");
-    for name in names()
-        .iter()
-        .filter(|name| filter.iter().all(|f| name.contains(f.as_str())))
-    {
-        let object = bpf_policy::compile(&source(name)).unwrap_or_else(|error| panic!("{error}"));
-        fs::write(objects.path().join(name), &object.bytes).expect("a temporary file");
-    }
-    let mut failed = false;
-    for version in kernel::pinned() {
-        match boot(version, objects.path()) {
-            Ok(fine) => failed |= !fine,
-            Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
-                skipped(&format!("the verifier of {version}: {error}"));
-            }
-            Err(error) => {
-                println!("{error}");
-                failed = true;
-            }
-        }
-    }
-    ExitCode::from(u8::from(failed))
+    let all = kernel::pinned().flat_map(|version| {
+        names()
+            .into_iter()
+            .map(move |name| check_of(version, &name))
+    });
+    checks::run(all, refuse)
 }
 
-fn boot(version: &str, objects: &Path) -> schedlab_kernel::Result<bool> {
+/// Returns the name of the check that a kernel refuses a policy.
+fn check_of(version: &str, name: &str) -> String {
+    format!("{}/{name}", short(version))
+}
+
+fn refuse(chosen: &[String], verdicts: &Verdicts) -> Ended {
+    if let Err(why) = clang::find() {
+        return Ended::Missing(format!("the verifier in real kernels: {why}"));
+    }
+    let mut end = Ok(());
+    for version in kernel::pinned() {
+        let names: Vec<String> = names()
+            .into_iter()
+            .filter(|name| chosen.contains(&check_of(version, name)))
+            .collect();
+        if names.is_empty() {
+            continue;
+        }
+        let objects = tempfile::tempdir().expect("a temporary folder can be made");
+        for name in &names {
+            let object =
+                bpf_policy::compile(&source(name)).unwrap_or_else(|error| panic!("{error}"));
+            fs::write(objects.path().join(name), &object.bytes).expect("a temporary file");
+        }
+        match boot(version, objects.path(), verdicts) {
+            Ok(log) => end = end.and(no_complaints(&log)),
+            Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
+                skipped(&format!("the verifier of {version}: {error}"));
+                for name in names {
+                    verdicts.tell(&check_of(version, &name), Ok(()));
+                }
+            }
+            Err(error) => end = Err(error.to_string()),
+        }
+    }
+    Ended::Judged(end)
+}
+
+/// Has the verifier of a kernel judge the compiled policies of a folder. Returns the kernel's log.
+fn boot(version: &str, objects: &Path, verdicts: &Verdicts) -> schedlab_kernel::Result<String> {
     let vm = Vm {
         cpus: 2,
         kernel: Some(version.to_owned()),
@@ -71,20 +88,17 @@ fn boot(version: &str, objects: &Path) -> schedlab_kernel::Result<bool> {
     };
     let program = std::env::current_exe().expect("a running program has a path");
     let command: Vec<OsString> = vec![program.into(), MARK.into(), objects.into()];
-    let mut show = |_: Stream, bytes: &[u8]| {
-        // The output has no reader: the exit code decides.
-        let _ = std::io::stdout().write_all(bytes);
+    let mut show = |stream: Stream, bytes: &[u8]| match stream {
+        Stream::Stdout => verdicts.hear(bytes, |name| check_of(version, name)),
+        // The output has no reader: the verdicts count.
+        Stream::Stderr => drop(std::io::stderr().write_all(bytes)),
     };
     let (code, log) = vm.run(&command, &|note| println!("{note}"), &mut show)?;
     println!("the policies in {version} ended with {code}; kernel log:\n{log}");
     if std::env::var_os("SCHEDLAB_BLESS").is_some() {
         keep(version, objects);
     }
-    let complaints = complaints(&log);
-    for line in &complaints {
-        println!("FAILED the kernel complains: {line}");
-    }
-    Ok(code == 0 && complaints.is_empty())
+    Ok(log)
 }
 
 /// `7.2` of `7.2.13+deb14-amd64`.
@@ -142,40 +156,27 @@ fn names() -> Vec<String> {
 }
 
 fn inside(objects: &Path) -> ExitCode {
-    let mut failed = 0;
-    let mut checked = 0;
     let kernel = rustix::system::uname();
     let version = short(&kernel.release().to_string_lossy());
-    for name in names() {
-        let Ok(bytes) = fs::read(objects.join(&name)) else {
-            continue;
-        };
-        println!("begin {name}");
-        checked += 1;
+    let names: Vec<String> = names()
+        .into_iter()
+        .filter(|name| objects.join(name).is_file())
+        .collect();
+    checks::judge_each(names.iter().map(String::as_str), |name| {
+        let bytes = fs::read(objects.join(name)).map_err(|error| error.to_string())?;
         let object = BpfObject {
-            name: name.clone(),
+            name: name.to_owned(),
             bytes,
         };
-        let text = fs::read_to_string(source(&name)).expect("the source is there");
+        let text = fs::read_to_string(source(name)).expect("the source is there");
         let expected = expect::expected(&text, &version);
-        let judged = match Loaded::load(&object, &[]) {
-            Err(Error::Rejected { reason, .. }) if !expected.runs => {
-                println!("    {reason}");
-                expected.judge(&name, &reason)
-            }
-            Err(error @ Error::Ejected { .. }) if expected.runs => {
-                let told = error.to_string();
-                println!("    {told}");
-                expected.judge(&name, &told)
-            }
-            Err(other) => Err(format!("{name}: {other}")),
-            Ok(_) => Err(format!("{name}: the kernel takes it")),
+        let told = match Loaded::load(&object, &[]) {
+            Err(Error::Rejected { reason, .. }) if !expected.runs => reason.to_string(),
+            Err(error @ Error::Ejected { .. }) if expected.runs => error.to_string(),
+            Err(other) => return Err(other.to_string()),
+            Ok(_) => return Err("the kernel takes it".to_owned()),
         };
-        if let Err(why) = judged {
-            println!("FAILED {why}");
-            failed += 1;
-        }
-    }
-    println!("{checked} policies that the verifier refuses, {failed} failed");
-    ExitCode::from(u8::from(failed > 0 || checked == 0))
+        expected.judge(name, &told)?;
+        Ok(told)
+    })
 }

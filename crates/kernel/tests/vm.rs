@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use schedlab_kernel::Error;
 use schedlab_kernel::bpf_policy;
-use schedlab_kernel::kernel_log::complaints;
+use schedlab_kernel::kernel_log::no_complaints;
 use schedlab_kernel::vm::{Stream, Vm};
-use schedlab_testing::{chosen, skipped};
+use schedlab_testing::checks::{self, Ended, Verdicts};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,13 +32,13 @@ fn main() -> ExitCode {
         let known = inside::programs::run(&arguments[1..]);
         return known.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    let Some(filter) = chosen("vm", arguments) else {
-        return ExitCode::SUCCESS;
-    };
+    checks::run(inside::names().map(str::to_owned), boot)
+}
+
+fn boot(chosen: &[String], verdicts: &Verdicts) -> Ended {
     let objects = tempfile::tempdir().expect("a temporary directory");
     if let Err(error) = compile_test_policies(objects.path()) {
-        println!("{error}");
-        return ExitCode::FAILURE;
+        return Ended::Judged(Err(error.to_string()));
     }
     let vm = Vm {
         cpus: 4,
@@ -50,31 +50,21 @@ fn main() -> ExitCode {
     let program = std::env::current_exe().expect("a running program has a path");
     let mut command = vec![program.into_os_string(), OsString::from(inside::MARK)];
     command.push(objects.path().into());
-    command.extend(filter.iter().map(OsString::from));
-    let mut show = |stream: Stream, bytes: &[u8]| {
-        let shown = match stream {
-            Stream::Stdout => std::io::stdout().write_all(bytes),
-            Stream::Stderr => std::io::stderr().write_all(bytes),
-        };
-        drop(shown); // The output has no reader: the exit code decides.
+    command.extend(chosen.iter().map(OsString::from));
+    let mut show = |stream: Stream, bytes: &[u8]| match stream {
+        Stream::Stdout => verdicts.hear(bytes, str::to_owned),
+        // The output has no reader: the verdicts count.
+        Stream::Stderr => drop(std::io::stderr().write_all(bytes)),
     };
     match vm.run(&command, &|note| println!("{note}"), &mut show) {
         Ok((code, log)) => {
             println!("the checks in the virtual machine ended with {code}; kernel log:\n{log}");
-            let complaints = complaints(&log);
-            for line in &complaints {
-                println!("FAILED the kernel complains: {line}");
-            }
-            ExitCode::from(u8::from(code != 0 || !complaints.is_empty()))
+            Ended::Judged(no_complaints(&log))
         }
         Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
-            skipped(&format!("VM tests: {error}"));
-            ExitCode::SUCCESS
+            Ended::Missing(format!("VM tests: {error}"))
         }
-        Err(error) => {
-            println!("{error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => Ended::Judged(Err(error.to_string())),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Code that the tests of several crates share.
 #![forbid(unsafe_code)]
 
+pub mod checks;
+
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -52,17 +54,6 @@ pub fn assert_copies_build_their_own(out: &Path, package: &Path) -> Vec<String> 
     paths
 }
 
-/// For a test program without cargo's harness: the words on its command line that choose what is tested.
-/// `None` if only a list of its tests was wanted, which has been printed.
-pub fn chosen(program: &str, arguments: Vec<String>) -> Option<Vec<String>> {
-    if arguments.iter().any(|one| one == "--list") {
-        println!("{program}: test");
-        return None;
-    }
-    let words = arguments.into_iter().filter(|one| !one.starts_with('-'));
-    Some(words.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,13 +85,5 @@ mod tests {
         assert_eq!(check("cargo::rerun-if-changed=gone\n"), None);
         assert_eq!(check("nothing\n"), None);
         std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn flags_choose_nothing() {
-        let arguments = |line: &str| line.split(' ').map(str::to_owned).collect();
-        let words = chosen("vm", arguments("--nocapture options -q fifo"));
-        assert_eq!(words.unwrap(), ["options", "fifo"]);
-        assert_eq!(chosen("vm", arguments("--list --format terse")), None);
     }
 }

@@ -25,6 +25,7 @@ use schedlab_kernel::scx::{self, State};
 use schedlab_report::Exit;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sweep::Space;
+use schedlab_testing::checks::judge_each;
 use schedlab_trace::{CpuId, Event, Listener, Scheduler, TaskId, TaskMeta};
 
 /// First argument of this program inside; the directory of compiled test policies follows.
@@ -122,8 +123,13 @@ const CHECKS: &[(&str, Check)] = &[
     ),
 ];
 
+/// Returns the names of the checks in their order.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CHECKS.iter().map(|(name, _)| *name)
+}
+
 pub fn run(arguments: &[String]) -> ExitCode {
-    let Some((objects, filter)) = arguments.split_first() else {
+    let Some((objects, chosen)) = arguments.split_first() else {
         println!("the directory of test policies is missing");
         return ExitCode::FAILURE;
     };
@@ -135,34 +141,20 @@ pub fn run(arguments: &[String]) -> ExitCode {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(1);
-    let mut failed = 0;
-    for (name, check) in std::iter::repeat_n(CHECKS, times).flatten() {
-        if !filter.is_empty() && !filter.iter().any(|f| name.contains(f.as_str())) {
-            continue;
-        }
-        let start = Instant::now();
+    let all = std::iter::repeat_n(chosen, times).flatten();
+    judge_each(all.map(String::as_str), |name| {
         let state = scx::state();
         if state != State::Disabled {
-            println!("FAILED {name}: found sched_ext as {state:?} from the check before");
-            failed += 1;
-            continue;
+            return Err(format!(
+                "found sched_ext as {state:?} from the check before"
+            ));
         }
-        match check(&inside) {
-            Ok(detail) => println!(
-                "ok {name} ({:.1} s) {detail}",
-                start.elapsed().as_secs_f64()
-            ),
-            Err(why) => {
-                println!("FAILED {name}: {why}");
-                failed += 1;
-            }
-        }
-    }
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+        let (_, check) = CHECKS
+            .iter()
+            .find(|(one, _)| *one == name)
+            .ok_or("there is no such check")?;
+        check(&inside)
+    })
 }
 
 impl Inside<'_> {
