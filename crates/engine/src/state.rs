@@ -1,5 +1,7 @@
 //! State of a run: data that knows no executor.
 
+pub(crate) mod account;
+pub(crate) mod affinity;
 pub(crate) mod costs;
 pub(crate) mod cpu;
 pub(crate) mod deadline;

@@ -78,7 +78,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// more.
     fn misfit<'k>(&'k self, c: &Cpu, rq: &'k Cpu) -> Option<&'k Task> {
         let p = self.running_fair(rq)?;
-        if p.nr_allowed.get() == 1 {
+        if p.affinity.nr() == 1 {
             return None;
         }
         self.update_utilisation(c, p, true);

@@ -274,12 +274,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(task) = c.curr.get() {
             let p = self.task(task);
             if self.accounts {
-                // account_process_tick()
-                let ticks = match p.exec.get() {
-                    Exec::User => &p.account.user_ticks,
-                    _ => &p.account.system_ticks,
-                };
-                ticks.set(ticks.get() + 1);
+                p.account.tick(p.exec.get() == Exec::User);
             }
             match p.class.get() {
                 Class::Ext => self.task_tick_scx(c, p),

@@ -337,7 +337,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let curr = self.cpu(prev).curr.get().map(|task| self.task(task));
         let stays = |curr: &Task| {
             let is_later = p.dl.deadline.get() < curr.dl.deadline.get();
-            curr.class.get() == Class::Deadline && (curr.nr_allowed.get() < 2 || !is_later)
+            curr.class.get() == Class::Deadline && (curr.affinity.nr() < 2 || !is_later)
         };
         if p.allows(prev) && !curr.is_some_and(stays) {
             return prev;
@@ -371,9 +371,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let curr = rq.curr.get().map(|task| self.task(task));
         let waits = curr.is_some_and(|curr| {
             let goes_first = p.dl.deadline.get() < curr.dl.deadline.get();
-            curr.class.get() == Class::Deadline && (curr.nr_allowed.get() < 2 || !goes_first)
+            curr.class.get() == Class::Deadline && (curr.affinity.nr() < 2 || !goes_first)
         });
-        if waits && !rq.need_resched() && p.nr_allowed.get() > 1 {
+        if waits && !rq.need_resched() && p.affinity.nr() > 1 {
             self.push_dl_tasks(c, rq);
         }
     }
@@ -387,7 +387,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn pushable_dl_task(&self, rq: &Cpu) -> Option<&Task> {
         let queue = rq.dl.queue.borrow();
         let mut waiting = queue.iter().map(|&task| self.task(task));
-        waiting.find(|p| p.nr_allowed.get() > 1)
+        waiting.find(|p| p.affinity.nr() > 1)
     }
 
     /// `push_dl_task()` and `find_lock_later_rq()`. Returns whether a task went.
@@ -399,7 +399,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.sync(c);
             let curr = rq.curr.get().map(|task| self.task(task));
             let gives_way =
-                |curr: &Task| curr.class.get() == Class::Deadline && curr.nr_allowed.get() > 1;
+                |curr: &Task| curr.class.get() == Class::Deadline && curr.affinity.nr() > 1;
             let runs = self.dl_curr(rq);
             if curr.is_some_and(gives_way) && runs.is_some_and(|at| p.dl.deadline.get() < at) {
                 self.resched_curr(c, rq);
@@ -438,7 +438,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.resched_curr(c, rq);
         } else if deadline == runs && !rq.need_resched() {
             // check_preempt_equal_dl(): where only the current task could run elsewhere, it goes.
-            let may_go = |p: &Task| p.nr_allowed.get() > 1 && self.find_later_rq(c, p).is_some();
+            let may_go = |p: &Task| p.affinity.nr() > 1 && self.find_later_rq(c, p).is_some();
             let curr = rq.curr.get().map(|task| self.task(task));
             if curr.is_some_and(may_go) && !may_go(p) {
                 self.resched_curr(c, rq);

@@ -55,7 +55,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return prev_cpu;
             }
             if self.accounts {
-                p.account.selected_cpu.set(cpu);
+                p.account.select(cpu);
             }
             return if self.cpu_valid(cpu, "from ops.select_cpu()") {
                 CpuId(cpu as u32)
@@ -67,7 +67,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let found = self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0);
         if self.accounts {
             let cpu = found.unwrap_or(prev_cpu);
-            p.account.selected_cpu.set(cpu.0 as i32);
+            p.account.select(cpu.0 as i32);
         }
         match found {
             Some(cpu) => {

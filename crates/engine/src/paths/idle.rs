@@ -21,7 +21,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         flags: u64,
     ) -> Option<CpuId> {
         let affinity = p.affinity.borrow();
-        let all = p.nr_allowed.get() as usize >= self.cpus.len();
+        let all = p.affinity.nr() as usize >= self.cpus.len();
         let both;
         let (allowed, all) = match cpus_allowed {
             None => (affinity.as_ref().unwrap_or(&self.all_cpus), all),
@@ -123,7 +123,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         allowed: Option<&CpuSet>,
         flags: u64,
     ) -> i64 {
-        let found = if p.nr_allowed.get() == 1 {
+        let found = if p.affinity.nr() == 1 {
             self.select_cpu_restricted(p, prev, allowed, flags)
         } else {
             self.select_cpu_dfl(c, p, prev, wake_flags, allowed, flags)

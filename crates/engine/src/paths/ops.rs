@@ -716,18 +716,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             TaskState::Waking => 0x200,
             TaskState::New => 0x800,
         };
-        let tick_ns = self.costs.tick_period_ns;
         TaskFacts {
             sum_exec_ns: p.sum_exec_ns.get(),
-            utime_ns: p.account.user_ticks.get() * tick_ns,
-            stime_ns: p.account.system_ticks.get() * tick_ns,
-            voluntary_switches: p.account.voluntary_switches.get(),
-            involuntary_switches: p.account.involuntary_switches.get(),
-            last_queued_ns: p.account.last_queued.get(),
-            run_delay_ns: p.account.run_delay.get(),
-            arrivals: p.account.arrivals.get(),
-            last_arrival_ns: p.account.last_arrival.get(),
-            start_ns: p.account.forked_at.get(),
             state,
             on_cpu: p.on_cpu.get(),
             on_rq: match p.on_rq() {
@@ -739,7 +729,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             ddsp_dsq_id: p.ddsp_dsq_id.get(),
             ddsp_enq_flags: p.ddsp_enq_flags.get(),
             runnable_at: p.runnable_at.get(),
-            selected_cpu: p.account.selected_cpu.get(),
+            ..p.account.facts(self.costs.tick_period_ns)
         }
     }
 

@@ -166,7 +166,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn select_task_rq_rt(&self, _c: &Cpu, p: &Task, prev: CpuId) -> CpuId {
         let curr = self.cpu(prev).curr.get().map(|task| self.task(task));
         let stays = |curr: &Task| {
-            let bound = curr.nr_allowed.get() < 2;
+            let bound = curr.affinity.nr() < 2;
             curr.class.get() == Class::Rt && (bound || curr.rt_priority() >= p.rt_priority())
         };
         if p.allows(prev) && !curr.is_some_and(stays) {
@@ -194,7 +194,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `task_woken_rt()`: who must wait behind something as high may run elsewhere by now.
     pub(crate) fn task_woken_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let waits = !rq.need_resched() && self.rt_curr_priority(rq) >= p.rt_priority();
-        if waits && p.nr_allowed.get() > 1 {
+        if waits && p.affinity.nr() > 1 {
             self.push_rt_tasks(c, rq);
         }
     }
@@ -220,7 +220,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn pushable_rt_task(&self, rq: &Cpu) -> Option<&Task> {
         let queue = rq.rt.queue.borrow();
         let mut waiting = queue.iter().map(|&task| self.task(task));
-        waiting.find(|p| p.nr_allowed.get() > 1)
+        waiting.find(|p| p.affinity.nr() > 1)
     }
 
     /// `push_rt_task()` and `find_lock_lowest_rq()`. Returns whether `p` went.

@@ -526,8 +526,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(cpu) = found {
             return cpu.id;
         }
-        *p.affinity.borrow_mut() = None;
-        p.nr_allowed.set(self.cpus.len() as u32);
+        p.affinity.allow_all(self.cpus.len());
         self.affinity_changed(c, p, &self.all_cpus);
         self.online_or_other(p.cpu.get())
     }
@@ -608,8 +607,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.reweight_task(c, p);
             }
             Change::Affinity(set) => {
-                p.nr_allowed.set(set.len() as u32);
-                *p.affinity.borrow_mut() = Some(set.clone());
+                p.affinity.allow(set.clone());
                 self.affinity_changed(c, p, &set);
             }
             Change::Class(_) => {

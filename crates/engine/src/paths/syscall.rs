@@ -559,7 +559,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !is_first && !p.is_background {
             self.population.add_alive();
         }
-        if p.nr_allowed.get() == 0 {
+        if p.affinity.nr() == 0 {
             self.fail(WorkloadFailure::NoCpu {
                 task: p.label(),
                 allowed: p

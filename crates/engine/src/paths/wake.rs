@@ -92,7 +92,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `select_task_rq()`.
     #[inline(always)]
     fn select_task_rq(&self, c: &Cpu, p: &Task, prev: CpuId, wake_flags: &mut u64) -> CpuId {
-        let cpu = if p.nr_allowed.get() > 1 {
+        let cpu = if p.affinity.nr() > 1 {
             let cpu = match p.class.get() {
                 Class::Ext => self.select_task_rq_scx(c, p, prev, *wake_flags),
                 Class::Fair => self.select_task_rq_fair(c, p, prev, *wake_flags),
@@ -205,7 +205,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if p.scx_state.get() == crate::state::task::ScxState::None {
             p.cpu.set(c.id);
-            p.account.forked_at.set(c.this.now.get());
+            p.account.fork(c.this.now.get());
             self.introduce_task(c, p);
             let refused = self.scx_fork(c, p);
             if refused != 0 {

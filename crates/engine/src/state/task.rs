@@ -4,10 +4,12 @@ use std::cell::{Cell, RefCell};
 
 use elsa::FrozenVec;
 use schedlab_machine::LineRef;
-use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
+use schedlab_trace::{CpuId, Instant, TaskId};
 use schedlab_workload::{Action, Behaviour, Outcome, Reservation, Rng, SchedClass, TaskSpec};
 
 use crate::contract::consts::{self, dsq_id};
+use crate::state::account::Account;
+use crate::state::affinity::Affinity;
 use crate::state::dsq::{Node, Nodes};
 use crate::state::pi::{Inherited, Rank};
 use crate::state::sorted::NIL;
@@ -82,64 +84,6 @@ pub(crate) enum Exec {
     Effect,
 }
 
-/// Counts of a task that others read.
-#[derive(Default)]
-pub(crate) struct Account {
-    /// `start_time`.
-    pub forked_at: Cell<u64>,
-    /// `utime` and `stime`: the ticks that met it in either mode.
-    pub user_ticks: Cell<u64>,
-    pub system_ticks: Cell<u64>,
-    /// `nvcsw` and `nivcsw`: how often it left a CPU because it waited, and because it had to.
-    pub voluntary_switches: Cell<u64>,
-    pub involuntary_switches: Cell<u64>,
-    /// `sched_info`: when it began to wait for a CPU, 0 if it does not; how long it has waited; how often it was switched in, and
-    /// when.
-    pub last_queued: Cell<u64>,
-    pub run_delay: Cell<u64>,
-    pub arrivals: Cell<u64>,
-    pub last_arrival: Cell<u64>,
-    /// `scx.selected_cpu`.
-    pub selected_cpu: Cell<i32>,
-}
-
-impl Account {
-    /// `sched_info_enqueue()`.
-    pub fn enqueue(&self, now: u64) {
-        if self.last_queued.get() == 0 {
-            self.last_queued.set(now);
-        }
-    }
-
-    /// `sched_info_dequeue()`.
-    pub fn dequeue(&self, now: u64) {
-        let since = self.last_queued.replace(0);
-        if since > 0 {
-            let waited = now.saturating_sub(since);
-            self.run_delay.set(self.run_delay.get() + waited);
-        }
-    }
-
-    /// `sched_info_arrive()`.
-    pub fn arrive(&self, now: u64) {
-        self.dequeue(now);
-        self.last_arrival.set(now);
-        self.arrivals.set(self.arrivals.get() + 1);
-    }
-
-    /// `sched_info_depart()`, and the count of `__schedule()`.
-    pub fn depart(&self, now: u64, is_runnable: bool) {
-        let count = match is_runnable {
-            true => &self.involuntary_switches,
-            false => &self.voluntary_switches,
-        };
-        count.set(count.get() + 1);
-        if is_runnable {
-            self.enqueue(now);
-        }
-    }
-}
-
 /// Which task it is.
 pub(crate) struct Identity {
     pub id: TaskId,
@@ -201,7 +145,6 @@ pub(crate) struct Task {
     pub left_ns: Cell<u64>,
     /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
     pub migration_dest: Cell<Option<CpuId>>,
-    pub nr_allowed: Cell<u32>,
     pub idle_actions: Cell<u32>,
     /// Lines per millisecond that cross the bus for what it does in user mode.
     pub traffic: Cell<u32>,
@@ -209,8 +152,7 @@ pub(crate) struct Task {
     /// CPU whose cache has its working set.
     pub cache_cpu: Cell<Option<CpuId>>,
     pub last_action_at: Cell<u64>,
-    /// Allowed CPUs; `None` = all.
-    pub affinity: RefCell<Option<CpuSet>>,
+    pub affinity: Affinity,
     pub action: RefCell<Option<Action>>,
     pub behaviour: RefCell<Option<Box<dyn Behaviour>>>,
     pub outcome: Cell<Outcome>,
@@ -230,7 +172,6 @@ pub(crate) struct Task {
     /// The run does not wait for it.
     pub is_background: bool,
     pub working_set_bytes: u64,
-    /// Kept for policies that read it alone ([`Policy::reads_facts`](crate::policy::Policy::reads_facts)).
     pub account: Account,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
@@ -262,8 +203,6 @@ impl Task {
         line: LineRef,
         rng: Rng,
     ) -> Task {
-        let affinity = spec.affinity.map(|set| set.resized(nr_cpus));
-        let nr_allowed = affinity.as_ref().map_or(nr_cpus, CpuSet::len) as u32;
         Task {
             id,
             comm: spec.comm.chars().take(15).collect(),
@@ -276,8 +215,7 @@ impl Task {
             line,
             nice: Cell::new(spec.nice),
             policy: Cell::new(spec.class),
-            affinity: RefCell::new(affinity),
-            nr_allowed: Cell::new(nr_allowed),
+            affinity: Affinity::new(spec.affinity, nr_cpus),
             exiting: Cell::new(false),
             class: Cell::new(Class::Ext),
             state: Cell::new(TaskState::New),
