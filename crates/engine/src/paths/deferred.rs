@@ -14,11 +14,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `schedule_deferred_locked()`.
     pub(crate) fn schedule_deferred_locked(&self, c: &Cpu, rq: &Cpu) {
         // task_woken_scx() will do it.
-        if rq.in_wakeup.get() || rq.bal_cb_pending.get() {
+        if rq.in_wakeup.get() || rq.deferred.waits_for_balance() {
             return;
         }
         if rq.in_balance.get() {
-            rq.bal_cb_pending.set(true);
+            rq.deferred.wait_for_balance();
             return;
         }
         self.schedule_deferred(c, rq);
@@ -40,9 +40,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.life.is_bypassing() {
             return;
         }
-        rq.has_deferred.set(true);
-        let before = rq.reenq_local_flags.get().unwrap_or(0);
-        rq.reenq_local_flags.set(Some(before | flags));
+        rq.deferred.add_reenq_local(flags);
         self.schedule_deferred_locked(c, rq);
     }
 
@@ -64,23 +62,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if (dsq as usize) < self.cpus.len() {
             let rq = &self.cpus[dsq as usize];
-            rq.has_deferred.set(true);
-            let before = rq.reenq_local_flags.get().unwrap_or(0);
-            rq.reenq_local_flags.set(Some(before | flags));
+            rq.deferred.add_reenq_local(flags);
             if c.locked_rq.get() == Some(rq.id) {
                 self.schedule_deferred_locked(c, rq);
             } else {
                 self.schedule_deferred(c, rq);
             }
         } else if !self.dsqs.get(dsq).is_builtin() {
-            // One entry for each DSQ (`scx_dsq_pcpu::deferred_reenq_user`).
-            c.has_deferred.set(true);
-            let mut users = c.reenq_users.borrow_mut();
-            match users.iter_mut().find(|(noted, _)| *noted == dsq) {
-                Some((_, noted)) => *noted |= flags,
-                None => users.push_back((dsq, flags)),
-            }
-            drop(users);
+            c.deferred.add_reenq_user(dsq, flags);
             if c.locked_rq.get() == Some(c.id) {
                 self.schedule_deferred_locked(c, c);
             } else {
@@ -95,21 +84,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     pub(crate) fn run_deferred(&self, c: &Cpu, rq: &Cpu) {
         debug_assert!(
-            rq.has_deferred.get() || !rq.defers_anything(),
+            rq.deferred.is_told(),
             "deferred work of CPU {} is forgotten",
             rq.id
         );
-        if rq.has_deferred.get() {
+        if rq.deferred.any() {
             self.run_all_deferred(c, rq);
         }
     }
 
     #[inline(never)]
     fn run_all_deferred(&self, c: &Cpu, rq: &Cpu) {
-        loop {
-            let Some(task) = rq.deferred_locals.borrow_mut().pop_front() else {
-                break;
-            };
+        while let Some(task) = rq.deferred.next_local() {
             let p = self.task(task);
             p.deferred_local.set(false);
             let (id, enq_flags) = (p.ddsp_dsq_id.get(), p.ddsp_enq_flags.get());
@@ -126,7 +112,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.inserting.set(None);
         }
         let mut repeats = 0;
-        while let Some(flags) = rq.reenq_local_flags.take() {
+        while let Some(flags) = rq.deferred.next_reenq_local() {
             repeats += 1;
             if repeats > consts::REENQ_LOCAL_MAX_REPEAT + 1 {
                 self.scx_error(format!(
@@ -137,14 +123,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.reenq_local(c, rq, flags);
         }
-        loop {
-            let Some((dsq, flags)) = rq.reenq_users.borrow_mut().pop_front() else {
-                break;
-            };
+        while let Some((dsq, flags)) = rq.deferred.next_reenq_user() {
             self.reenq_user(c, rq, dsq, flags);
         }
         // Not before: it was unlocked meanwhile, and the CPU that had it then takes the rest.
-        rq.has_deferred.set(rq.defers_anything());
+        rq.deferred.done();
     }
 
     /// `reenq_local()`: passes tasks of the local DSQ of `rq` to the policy again.

@@ -169,7 +169,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     fn forget_deferred(&self, rq: &Cpu, p: &Task) {
         p.deferred_local.set(false);
-        rq.deferred_locals.borrow_mut().retain(|&task| task != p.id);
+        rq.deferred.forget_local(p.id);
     }
 
     /// `dispatch_dequeue()` from a global DSQ or one of the policy's.
@@ -214,8 +214,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.ddsp_enq_flags.set(flags);
             p.ops_state.set(OpsState::None);
             p.deferred_local.set(true);
-            rq.has_deferred.set(true);
-            rq.deferred_locals.borrow_mut().push_back(p.id);
+            rq.deferred.add_local(p.id);
             self.schedule_deferred_locked(c, rq);
         }
         c.inserting.set(None);

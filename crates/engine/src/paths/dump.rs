@@ -77,11 +77,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn cpu_lines(&self, rq: &Cpu, curr: Option<&Task>) -> String {
         let flags = u32::from(rq.is_online())
-            | u32::from(rq.bal_cb_pending.get()) << 6
+            | u32::from(rq.deferred.waits_for_balance()) << 6
             | u32::from(rq.in_wakeup.get()) << 16
             | u32::from(rq.in_balance.get()) << 17;
         let sync = match self.version.has_sub_schedulers() {
-            true => format!("ksync={}", rq.kick_sync.get()),
+            true => format!("ksync={}", rq.kicks.sync()),
             // Model: neither number is kept.
             false => "ops_qseq=0 pnt_seq=0".to_owned(),
         };

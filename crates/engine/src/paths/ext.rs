@@ -348,13 +348,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `put_prev_task_scx()` while an attribute of the task changes, which has been dequeued.
     pub(crate) fn put_changing_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         debug_assert!(!p.queued.get(), "{} is dequeued", p.label());
-        rq.count_kick_sync();
+        rq.kicks.count_sync();
         self.update_curr_scx(c, p);
     }
 
     /// `put_prev_task_scx()`. `next` is the class of what runs next.
     pub(crate) fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: NextTask) {
-        c.count_kick_sync();
+        c.kicks.count_sync();
         self.update_curr_scx(c, p);
         if p.queued.get() {
             self.call_stopping(c, c, p, true);
@@ -425,15 +425,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `do_pick_task_scx()`.
     pub(crate) fn pick_task_scx<'k>(&'k self, c: &Cpu, prev: Option<&'k Task>) -> Pick<'k> {
-        c.count_kick_sync();
+        c.kicks.count_sync();
         // rq_modified_begin()
         if c.next_class.get() > Class::Ext {
             c.next_class.set(Class::Ext);
         }
         let mut verdict = self.balance_one(c, prev);
-        if c.kick_sync_pending.replace(false) {
-            c.kick_sync_due.set(true);
-        }
+        c.kicks.choose();
         if verdict == Verdict::Prev && prev.is_none_or(|p| p.class.get() != Class::Ext) {
             verdict = Verdict::Local;
         }

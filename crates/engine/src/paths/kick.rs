@@ -131,29 +131,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
         }
-        let mut kicks = c.kicks.borrow_mut();
-        match kicks.iter_mut().find(|(kicked, _)| *kicked == cpu) {
-            // A kick regardless of idleness contains one that is for idle CPUs only.
-            Some((_, noted)) => {
-                *noted = (*noted & flags & kick::IDLE) | ((*noted | flags) & !kick::IDLE);
-            }
-            None => kicks.push((cpu, flags)),
-        }
+        c.kicks.note(cpu, flags);
         c.raise(irq::KICK);
     }
 
     /// `kick_cpus_irq_workfn()`.
     pub(crate) fn kick_cpus(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Sched);
-        // In the order of CPU numbers; those for idle CPUs last.
-        c.kicks
-            .borrow_mut()
-            .sort_unstable_by_key(|&(cpu, flags)| std::cmp::Reverse((flags & kick::IDLE, cpu)));
+        c.kicks.sort();
         let mut wait = false;
-        loop {
-            let Some((cpu, flags)) = c.kicks.borrow_mut().pop() else {
-                break;
-            };
+        while let Some((cpu, flags)) = c.kicks.next() {
             let rq = self.cpu(cpu);
             self.rq_lock(c, rq);
             if flags & kick::IDLE != 0 {
@@ -168,7 +155,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if wait && self.mutated(Mutation::KickWaitInInterrupt) {
             self.kick_sync_wait(c);
         } else if wait {
-            c.kick_sync_pending.set(true);
+            c.kicks.ask_to_wait();
             self.resched_curr(c, c);
         }
     }
@@ -187,9 +174,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let wait = flags & kick::WAIT != 0 && class == Class::Ext;
         if wait {
-            let mut waits = c.kick_waits.borrow_mut();
-            waits.retain(|&(cpu, _)| cpu != rq.id);
-            waits.push((rq.id, rq.kick_sync.get()));
+            c.kicks.wait_for(rq.id, rq.kicks.sync());
         }
         self.resched_curr(c, rq);
         wait
@@ -199,15 +184,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn kick_sync_wait(&self, c: &Cpu) {
         let mode = self.set_mode(c, CpuMode::Spin);
         loop {
-            c.kick_waits
-                .borrow_mut()
-                .retain(|&(cpu, seen)| cpu != c.id && self.cpu(cpu).kick_sync.get() == seen);
-            if c.kick_waits.borrow().is_empty() || self.life.is_stopping() {
+            let waits = |cpu, sync| cpu != c.id && self.cpu(cpu).kicks.sync() == sync;
+            if !c.kicks.still_waits(waits) || self.life.is_stopping() {
                 break;
             }
             // Its own counter goes on, so that CPUs that wait for each other get free.
             if !self.mutated(Mutation::KickWaitInInterrupt) {
-                c.count_kick_sync();
+                c.kicks.count_sync();
             }
             self.charge(c, RELAX_NS);
             self.sync(c);

@@ -205,7 +205,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.finish_task(c, p);
             }
         }
-        if self.has_rt.get() || c.kick_sync_due.get() || c.bal_cb_pending.get() {
+        if self.has_rt.get() || c.kicks.wait_is_due() || c.deferred.waits_for_balance() {
             self.balance_callbacks(c, switched);
         }
         self.rq_unlock(c, c);
@@ -260,12 +260,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             _ => {}
         }
-        if c.kick_sync_due.replace(false) {
+        if c.kicks.begin_wait() {
             self.rq_unlock(c, c);
             self.kick_sync_wait(c);
             self.rq_lock(c, c);
         }
-        if c.bal_cb_pending.replace(false) {
+        if c.deferred.balance() {
             self.run_deferred(c, c);
         }
     }

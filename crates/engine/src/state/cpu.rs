@@ -10,8 +10,10 @@ use schedlab_workload::ObjectId;
 use crate::contract::policy::{OpKind, ThisCpu, TimerId};
 use crate::state::costs::{Costs, FULL_SPEED};
 use crate::state::deadline::DlRq;
+use crate::state::deferred::Deferred;
 use crate::state::dsq::Dsq;
 use crate::state::fair::FairRq;
+use crate::state::kick::Kicks;
 use crate::state::lock::{Held, LockIx};
 use crate::state::rt::RtRq;
 use crate::state::task::Class;
@@ -156,13 +158,6 @@ pub(crate) struct Cpu {
     pub next_class: Cell<Class>,
     pub in_wakeup: Cell<bool>,
     pub in_balance: Cell<bool>,
-    pub bal_cb_pending: Cell<bool>,
-    /// There may be something in one of the lists of deferred work.
-    pub has_deferred: Cell<bool>,
-    /// It is to wait for others as soon as sched_ext has chosen, …
-    pub kick_sync_pending: Cell<bool>,
-    /// … and does so at the end of this schedule().
-    pub kick_sync_due: Cell<bool>,
     pub in_select_cpu: Cell<bool>,
 
     /// When the op under way must have returned, and how often it may still ask for something.
@@ -191,7 +186,8 @@ pub(crate) struct Cpu {
     pub chosen: Cell<Option<TaskId>>,
     /// The local DSQ.
     pub local: Dsq,
-    pub kick_sync: Cell<u64>,
+    pub deferred: Deferred,
+    pub kicks: Kicks,
     pub extra_enq_flags: Cell<u64>,
     pub last_mm: Cell<Option<u32>>,
     pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
@@ -204,12 +200,6 @@ pub(crate) struct Cpu {
     pub outer_op: Cell<Option<OpKind>>,
     pub nr_immed: Cell<u32>,
     pub cpu_released: Cell<bool>,
-    pub deferred_locals: RefCell<VecDeque<TaskId>>,
-    pub reenq_local_flags: Cell<Option<u64>>,
-    pub reenq_users: RefCell<VecDeque<(u32, u64)>>,
-    pub kicks: RefCell<Vec<(CpuId, u64)>>,
-    /// CPUs to wait for, with their `kick_sync` when they were kicked.
-    pub kick_waits: RefCell<Vec<(CpuId, u64)>>,
     pub distribute_prev: Cell<u32>,
     pub expired_policy: RefCell<VecDeque<TimerId>>,
     /// Directions of TCP connections whose acknowledgement is due.
@@ -261,19 +251,11 @@ impl Cpu {
             scx_nr_running: Cell::new(0),
             in_wakeup: Cell::new(false),
             in_balance: Cell::new(false),
-            bal_cb_pending: Cell::new(false),
             cpu_released: Cell::new(false),
             extra_enq_flags: Cell::new(0),
             nr_immed: Cell::new(0),
-            has_deferred: Cell::new(false),
-            deferred_locals: RefCell::default(),
-            reenq_local_flags: Cell::new(None),
-            reenq_users: RefCell::default(),
-            kicks: RefCell::default(),
-            kick_sync: Cell::new(0),
-            kick_sync_pending: Cell::new(false),
-            kick_sync_due: Cell::new(false),
-            kick_waits: RefCell::default(),
+            deferred: Deferred::default(),
+            kicks: Kicks::default(),
             distribute_prev: Cell::new(0),
             outer_op: Cell::new(None),
             op_deadline: Cell::new(0),
@@ -364,19 +346,6 @@ impl Cpu {
     #[inline(always)]
     pub fn is_called_off(&self) -> bool {
         self.calls.0.get() != 0
-    }
-
-    /// Whether anything is on its lists of deferred work.
-    pub fn defers_anything(&self) -> bool {
-        !self.deferred_locals.borrow().is_empty()
-            || self.reenq_local_flags.get().is_some()
-            || !self.reenq_users.borrow().is_empty()
-    }
-
-    /// It has been through a choice (`rq->scx.kick_sync`). Counted one by one, so it never overflows.
-    #[inline]
-    pub fn count_kick_sync(&self) {
-        self.kick_sync.set(self.kick_sync.get().wrapping_add(1));
     }
 
     /// `cpumask_any_and_distribute()`: the next common CPU after the last one that was found here.

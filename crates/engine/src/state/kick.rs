@@ -1,0 +1,119 @@
+//! Kicks of CPUs (`scx_bpf_kick_cpu()`): those that an interrupt is to carry out, and the wait for their effect.
+
+use std::cell::{Cell, RefCell};
+
+use schedlab_trace::CpuId;
+
+use crate::contract::consts::kick;
+
+/// How far a CPU is that has kicked others and is to wait for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    /// It waits for nobody. → `Asked`
+    None,
+    /// It waits as soon as sched_ext has chosen (`rq->scx.kick_sync_pending`). → `Due`
+    Asked,
+    /// It waits at the end of this schedule() (`kick_sync_bal_cb`). → `None`
+    Due,
+}
+
+/// A CPU's part. The order is that in memory, what a switch looks at first.
+#[repr(C)]
+pub(crate) struct Kicks {
+    /// How often it has been through a choice (`rq->scx.kick_sync`).
+    sync: Cell<u64>,
+    wait: Cell<Wait>,
+    /// The CPUs that its interrupt is to kick, with the flags.
+    noted: RefCell<Vec<(CpuId, u64)>>,
+    /// CPUs to wait for, with their `sync` when they were kicked.
+    waits: RefCell<Vec<(CpuId, u64)>>,
+}
+
+impl Default for Kicks {
+    fn default() -> Self {
+        Kicks {
+            sync: Cell::new(0),
+            wait: Cell::new(Wait::None),
+            noted: RefCell::default(),
+            waits: RefCell::default(),
+        }
+    }
+}
+
+impl Kicks {
+    /// It has been through a choice. Counted one by one, so it never overflows.
+    #[inline]
+    pub fn count_sync(&self) {
+        self.sync.set(self.sync.get().wrapping_add(1));
+    }
+
+    pub fn sync(&self) -> u64 {
+        self.sync.get()
+    }
+
+    /// `cpu` is to be kicked.
+    pub fn note(&self, cpu: CpuId, flags: u64) {
+        let mut kicks = self.noted.borrow_mut();
+        match kicks.iter_mut().find(|(kicked, _)| *kicked == cpu) {
+            // A kick regardless of idleness contains one that is for idle CPUs only.
+            Some((_, noted)) => {
+                *noted = (*noted & flags & kick::IDLE) | ((*noted | flags) & !kick::IDLE);
+            }
+            None => kicks.push((cpu, flags)),
+        }
+    }
+
+    /// Puts the kicks into the order of CPU numbers, those for idle CPUs last.
+    pub fn sort(&self) {
+        let mut noted = self.noted.borrow_mut();
+        noted.sort_unstable_by_key(|&(cpu, flags)| std::cmp::Reverse((flags & kick::IDLE, cpu)));
+    }
+
+    /// Takes the next kick in that order.
+    pub fn next(&self) -> Option<(CpuId, u64)> {
+        self.noted.borrow_mut().pop()
+    }
+
+    /// It is to wait until `cpu`, whose count is `sync`, has been through a choice.
+    pub fn wait_for(&self, cpu: CpuId, sync: u64) {
+        let mut waits = self.waits.borrow_mut();
+        waits.retain(|&(kicked, _)| kicked != cpu);
+        waits.push((cpu, sync));
+    }
+
+    /// Forgets the CPUs that have been through a choice, as `waits` tells of each with the count that it had. Returns
+    /// whether any is left.
+    pub fn still_waits(&self, waits: impl Fn(CpuId, u64) -> bool) -> bool {
+        let mut left = self.waits.borrow_mut();
+        left.retain(|&(cpu, sync)| waits(cpu, sync));
+        !left.is_empty()
+    }
+
+    /// It is to wait for those that it has kicked, after its next choice.
+    pub fn ask_to_wait(&self) {
+        debug_assert_ne!(self.wait.get(), Wait::Due, "no interrupt comes between");
+        self.wait.set(Wait::Asked);
+    }
+
+    /// sched_ext has chosen: a wait that it was asked for is due now.
+    #[inline]
+    pub fn choose(&self) {
+        if self.wait.get() == Wait::Asked {
+            self.wait.set(Wait::Due);
+        }
+    }
+
+    #[inline(always)]
+    pub fn wait_is_due(&self) -> bool {
+        self.wait.get() == Wait::Due
+    }
+
+    /// Begins the wait if it is due. Returns whether it is.
+    pub fn begin_wait(&self) -> bool {
+        let is_due = self.wait_is_due();
+        if is_due {
+            self.wait.set(Wait::None);
+        }
+        is_due
+    }
+}
