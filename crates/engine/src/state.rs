@@ -17,6 +17,7 @@ pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod object;
 pub(crate) mod online;
+pub(crate) mod op;
 pub(crate) mod pi;
 pub(crate) mod population;
 pub(crate) mod rt;

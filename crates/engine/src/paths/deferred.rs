@@ -55,7 +55,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else {
             flags
         };
-        let here = c.locked_rq.get().map_or(c, |cpu| self.cpu(cpu));
+        let here = c.op.locked_rq().map_or(c, |cpu| self.cpu(cpu));
         let dsq = self.find_dsq(here, id, c.id);
         if self.life.is_bypassing() {
             return;
@@ -63,14 +63,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if (dsq as usize) < self.cpus.len() {
             let rq = &self.cpus[dsq as usize];
             rq.deferred.add_reenq_local(flags);
-            if c.locked_rq.get() == Some(rq.id) {
+            if c.op.locked_rq() == Some(rq.id) {
                 self.schedule_deferred_locked(c, rq);
             } else {
                 self.schedule_deferred(c, rq);
             }
         } else if !self.dsqs.get(dsq).is_builtin() {
             c.deferred.add_reenq_user(dsq, flags);
-            if c.locked_rq.get() == Some(c.id) {
+            if c.op.locked_rq() == Some(c.id) {
                 self.schedule_deferred_locked(c, c);
             } else {
                 self.schedule_deferred(c, c);

@@ -500,7 +500,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return false;
         }
         let src = self.cpu(p.cpu.get());
-        let locked = c.locked_rq.get().map(|cpu| self.cpu(cpu));
+        let locked = c.op.locked_rq().map(|cpu| self.cpu(cpu));
         match locked {
             Some(locked) if locked.id != src.id => {
                 self.rq_unlock(c, locked);

@@ -7,7 +7,7 @@ use crate::contract::mutation::Mutation;
 use crate::contract::policy::{OpCall, OpKind, Policy, PreemptReason};
 use crate::paths::dispatch::Verdict;
 use crate::paths::kernel::Kernel;
-use crate::state::cpu::{Cpu, DirectDispatch};
+use crate::state::cpu::Cpu;
 use crate::state::task::{Class, OnRq, OpsState, Task};
 
 /// The result of a pick.
@@ -39,18 +39,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return prev_cpu;
         }
         if self.has_op(OpKind::SelectCpu) && !self.life.is_bypassing() {
-            c.direct_dispatch.set(DirectDispatch::Of(p.id));
-            c.in_select_cpu.set(true);
-            c.op_task.set(Some(p.id));
+            c.op.place(p.id, true);
             let op = OpCall::SelectCpu {
                 task: p.id,
                 prev_cpu,
                 wake_flags,
             };
             let cpu = self.call_op(c, op) as i32;
-            c.op_task.set(None);
-            c.in_select_cpu.set(false);
-            c.direct_dispatch.set(DirectDispatch::Off);
+            c.op.placed();
             if self.life.is_bypassing() {
                 return prev_cpu;
             }
@@ -120,15 +116,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         p.qseq.set(p.qseq.get() + 1);
         p.ops_state.set(OpsState::Queueing);
-        c.direct_dispatch.set(DirectDispatch::Of(p.id));
-        c.op_task.set(Some(p.id));
+        c.op.place(p.id, false);
         let op = OpCall::Enqueue {
             task: p.id,
             enq_flags,
         };
         self.call_op_on(c, rq, op);
-        c.op_task.set(None);
-        c.direct_dispatch.set(DirectDispatch::Off);
+        c.op.placed();
         if p.ddsp_dsq_id.get() != dsq_id::INVALID {
             self.direct_dispatch(c, rq, p, enq_flags);
             return;

@@ -96,10 +96,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let cross_task = if !self.version.selects_for_own_task_only() {
             false
-        } else if c.in_select_cpu.get() {
-            c.op_task.get() != Some(p.id)
+        } else if c.op.is_select() {
+            !c.op.is_about(p.id)
         } else {
-            c.locked_rq.get().is_some_and(|rq| rq != p.cpu.get())
+            c.op.locked_rq().is_some_and(|rq| rq != p.cpu.get())
         };
         if cross_task {
             self.refuse_cross_task(c, p);
@@ -133,7 +133,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[cold]
     fn refuse_cross_task(&self, c: &Cpu, p: &Task) {
-        self.scx_error(if c.in_select_cpu.get() {
+        self.scx_error(if c.op.is_select() {
             "called on a task not being operated on".to_owned()
         } else {
             format!("select_cpu kfunc called cross-task on {}", p.label())

@@ -606,7 +606,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let end = self.summary.borrow().as_ref().map(|summary| summary.end);
         if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
-            let op_of = |c: &Cpu| c.outer_op.get().or(c.this.op.get());
+            let op_of = |c: &Cpu| c.op.outer().or(c.this.op.get());
             let late = self.cpus.iter().find_map(|c| Some((c.id, op_of(c)?)));
             if let Some((cpu, op)) = late {
                 self.policy_fault(format!(

@@ -27,7 +27,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.cpu_valid(cpu, "") {
             return;
         }
-        if c.locked_rq.get().is_some_and(|rq| rq.0 != cpu as u32) {
+        if c.op.locked_rq().is_some_and(|rq| rq.0 != cpu as u32) {
             self.scx_error(format!("Invalid target CPU {cpu}"));
             return;
         }
@@ -122,7 +122,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             let rq = self.cpu(cpu);
             // The op under way may hold that very lock: then the try fails, as in the kernel.
-            let own = c.locked_rq.get() == Some(cpu) && self.machine.sched_ext.rq_locks;
+            let own = c.op.locked_rq() == Some(cpu) && self.machine.sched_ext.rq_locks;
             if !own && self.rq_trylock(c, rq) {
                 let skip = self.can_skip_idle_kick(rq);
                 self.rq_unlock(c, rq);

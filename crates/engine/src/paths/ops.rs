@@ -24,9 +24,10 @@ use crate::contract::policy::{
     DsqId, Env, IterId, OpCall, OpKind, Policy, PolicyLock, Service, TaskView, TimerId,
 };
 use crate::paths::kernel::Kernel;
-use crate::state::cpu::{Cpu, DirectDispatch, DispatchEntry};
+use crate::state::cpu::{Cpu, DispatchEntry};
 use crate::state::event_queue::Timer;
 use crate::state::lock::LockIx;
+use crate::state::op::Insertion;
 use crate::state::sorted::NIL;
 use crate::state::task::{OnRq, OpsState, ScxState, Task, TaskState};
 
@@ -371,7 +372,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     }
 
     fn locked_rq(&self) -> i64 {
-        self.cpu.locked_rq.get().map_or(-1, |cpu| i64::from(cpu.0))
+        self.cpu.op.locked_rq().map_or(-1, |cpu| i64::from(cpu.0))
     }
 
     fn task_from_pid(&self, pid: i32) -> Option<TaskId> {
@@ -442,16 +443,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// more than a program can: it would never return.
     #[inline(always)]
     fn bound_op(&self, c: &Cpu) {
-        let (left, was_last) = c.op_requests_left.get().overflowing_sub(1);
-        c.op_requests_left.set(left);
-        if was_last || c.this.now.get() > c.op_deadline.get() {
+        if c.op.asks_too_much(c.this.now.get()) {
             self.end_unbounded_op(c);
         }
     }
 
     #[cold]
     fn end_unbounded_op(&self, c: &Cpu) -> ! {
-        let how = if c.this.now.get() > c.op_deadline.get() {
+        let how = if c.op.is_late(c.this.now.get()) {
             let bound_ms = self.ops.timeout_ns / 1_000_000;
             format!("has not returned after {bound_ms} ms, the watchdog's bound")
         } else {
@@ -535,20 +534,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.enter_sched_mode(c);
         // An instant and at most 50 days: that does not wrap.
         let deadline = c.this.now.get().wrapping_add(self.ops.timeout_ns);
-        c.op_deadline.set(deadline);
-        // It ends at BPF_MAX_LOOPS.
-        c.op_requests_left.set(BPF_MAX_LOOPS);
+        c.op.begin(deadline, rq);
         c.this.op.set(Some(op.kind()));
-        if rq.is_some() {
-            c.locked_rq.set(rq);
-        }
         let result = self.with_env(c, |env| self.policy.call(env, &op));
         if c.held.policy.get() != 0 {
             self.end_op_with_locks(c, 0);
         }
-        if rq.is_some() {
-            c.locked_rq.set(None);
-        }
+        c.op.end(rq);
         c.this.op.set(None);
         result
     }
@@ -560,19 +552,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return 0;
         }
         self.enter_sched_mode(c);
-        let around = (c.this.op.get(), c.locked_rq.get());
         let held = c.held.policy.get();
-        debug_assert_eq!(c.outer_op.get(), None, "ops nest once");
-        c.outer_op.set(around.0);
-        c.this.op.set(Some(op.kind()));
-        c.locked_rq.set(rq.or(around.1));
+        let outer = c.this.op.replace(Some(op.kind()));
+        let locked = c.op.begin_nested(outer, rq);
         let result = self.with_env(c, |env| self.policy.call_nested(env, &op));
         if c.held.policy.get() != held {
             self.end_op_with_locks(c, held);
         }
-        c.outer_op.set(None);
-        c.this.op.set(around.0);
-        c.locked_rq.set(around.1);
+        c.op.end_nested(locked);
+        c.this.op.set(outer);
         result
     }
 
@@ -757,7 +745,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_bpf_dsq_nr_queued()`.
     fn dsq_nr_queued(&self, c: &Cpu, id: u64) -> i64 {
         if id == dsq_id::LOCAL {
-            let locked = c.locked_rq.get();
+            let locked = c.op.locked_rq();
             let rq = locked.filter(|_| self.version.counts_local_of_locked_rq());
             i64::from(self.cpu(rq.unwrap_or(c.id)).local.nr())
         } else if dsq_id::is_local_on(id) {
@@ -878,12 +866,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_dsq_insert_commit()`.
     #[inline(always)]
     fn commit_insertion(&self, c: &Cpu, p: &Task, dsq: u64, enq_flags: u64) {
-        match c.direct_dispatch.get() {
-            DirectDispatch::Of(task) if task == p.id => {
-                c.direct_dispatch.set(DirectDispatch::Spoiled);
+        match c.op.mark_direct_dispatch(p.id) {
+            Insertion::Direct => {
                 let prev_local = self.mutated(Mutation::LocalIsThatOfPrevCpu)
                     && dsq == dsq_id::LOCAL
-                    && c.in_select_cpu.get();
+                    && c.op.is_select();
                 p.ddsp_dsq_id.set(if prev_local {
                     dsq_id::LOCAL_ON | u64::from(p.cpu.get().0)
                 } else {
@@ -891,9 +878,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 });
                 p.ddsp_enq_flags.set(enq_flags);
             }
-            DirectDispatch::Off => self.buffer_insertion(c, p, dsq, enq_flags),
-            DirectDispatch::Spoiled if self.mutated(Mutation::SecondInsertIgnored) => {}
-            _ => self.refuse_direct_dispatch(c, p),
+            Insertion::Buffered => self.buffer_insertion(c, p, dsq, enq_flags),
+            Insertion::Again if self.mutated(Mutation::SecondInsertIgnored) => {}
+            Insertion::Again => self.refuse_direct_dispatch(p, None),
+            Insertion::Other(task) => self.refuse_direct_dispatch(p, Some(task)),
         }
     }
 
@@ -918,16 +906,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         });
     }
 
-    /// `mark_direct_dispatch()` of a task that is not the one, or not any more.
+    /// `p` is not dispatched directly: the op is about the task `about`, or one has been dispatched already.
     #[cold]
-    fn refuse_direct_dispatch(&self, c: &Cpu, p: &Task) {
+    fn refuse_direct_dispatch(&self, p: &Task, about: Option<TaskId>) {
         let label = p.label();
-        self.scx_error(match c.direct_dispatch.replace(DirectDispatch::Spoiled) {
-            DirectDispatch::Of(task) => format!(
+        self.scx_error(match about {
+            Some(task) => format!(
                 "scheduling for {} but trying to direct-dispatch {label}",
                 self.task(task).label()
             ),
-            _ => format!("{label} already direct-dispatched"),
+            None => format!("{label} already direct-dispatched"),
         });
     }
 

@@ -7,7 +7,7 @@ use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockPath, TaskId};
 use schedlab_workload::ObjectId;
 
-use crate::contract::policy::{OpKind, ThisCpu, TimerId};
+use crate::contract::policy::{ThisCpu, TimerId};
 use crate::state::costs::{Costs, FULL_SPEED};
 use crate::state::deadline::DlRq;
 use crate::state::deferred::Deferred;
@@ -15,6 +15,7 @@ use crate::state::dsq::Dsq;
 use crate::state::fair::FairRq;
 use crate::state::kick::Kicks;
 use crate::state::lock::{Held, LockIx};
+use crate::state::op::OpUnderWay;
 use crate::state::rt::RtRq;
 use crate::state::task::Class;
 
@@ -49,17 +50,6 @@ pub(crate) enum Wait {
     Idle,
     /// To come online.
     Offline,
-}
-
-/// Whom an op may dispatch directly (`direct_dispatch_task`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DirectDispatch {
-    /// No CPU: insertions are buffered.
-    Off,
-    /// The task that is being enqueued.
-    Of(TaskId),
-    /// It has been dispatched already.
-    Spoiled,
 }
 
 /// An entry of the dispatch buffer (`struct scx_dsp_buf_ent`).
@@ -158,15 +148,8 @@ pub(crate) struct Cpu {
     pub next_class: Cell<Class>,
     pub in_wakeup: Cell<bool>,
     pub in_balance: Cell<bool>,
-    pub in_select_cpu: Cell<bool>,
 
-    /// When the op under way must have returned, and how often it may still ask for something.
-    pub op_deadline: Cell<u64>,
-    pub op_requests_left: Cell<u32>,
-    /// The run queue whose lock the op under way holds (`scx_locked_rq()`).
-    pub locked_rq: Cell<Option<CpuId>>,
-    pub op_task: Cell<Option<TaskId>>,
-    pub direct_dispatch: Cell<DirectDispatch>,
+    pub op: OpUnderWay,
     pub held: Held,
     pub dispatched: Cell<u32>,
 
@@ -196,8 +179,6 @@ pub(crate) struct Cpu {
 
     // The rest is seldom looked at.
     pub node: u32,
-    /// The op in which that under way is nested.
-    pub outer_op: Cell<Option<OpKind>>,
     pub nr_immed: Cell<u32>,
     pub cpu_released: Cell<bool>,
     pub distribute_prev: Cell<u32>,
@@ -216,7 +197,7 @@ pub(crate) struct Cpu {
 }
 
 /// The fields that nearly every function reads lie in two lines of the host's cache.
-const _: () = assert!(std::mem::offset_of!(Cpu, op_deadline) <= 128);
+const _: () = assert!(std::mem::offset_of!(Cpu, op) <= 128);
 
 impl Cpu {
     pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
@@ -257,13 +238,7 @@ impl Cpu {
             deferred: Deferred::default(),
             kicks: Kicks::default(),
             distribute_prev: Cell::new(0),
-            outer_op: Cell::new(None),
-            op_deadline: Cell::new(0),
-            op_requests_left: Cell::new(0),
-            locked_rq: Cell::new(None),
-            op_task: Cell::new(None),
-            direct_dispatch: Cell::new(DirectDispatch::Off),
-            in_select_cpu: Cell::new(false),
+            op: OpUnderWay::default(),
             dispatch_buf: RefCell::default(),
             inserting: Cell::new(None),
             dispatched: Cell::new(0),
