@@ -51,7 +51,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let (mut asked, mut shares_change) = (false, false);
         for &sibling in &c.slowed_by {
             let s = self.cpu(sibling);
-            if s.asks_bus.get()
+            if s.segment.asks_bus()
                 && let Some(task) = s.curr.get()
             {
                 let p = self.task(task);
@@ -77,8 +77,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let p = self.task(task);
             s.this.now.set(s.this.now.get().max(c.this.now.get()));
             self.account_segment(s, p);
-            s.segment_speed.set(self.user_speed(s, p));
-            let end = s.this.now.get() + wall_ns(p.left_ns.get(), s.segment_speed.get());
+            let speed = self.user_speed(s, p);
+            s.segment.change_speed(speed);
+            let end = s.this.now.get() + wall_ns(p.left_ns.get(), speed);
             self.set_event(other, CpuEvent::Main, end);
         }
     }
@@ -86,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `c` asks its bus for the traffic of the application that it runs, or for none any more: others on the bus get
     /// another share. Nothing earlier may be pending.
     pub(crate) fn ask_bus(&self, c: &Cpu, p: &Task, is_user: bool) {
-        c.asks_bus.set(is_user);
+        c.segment.ask_bus(is_user);
         let (lines_per_ms, speed) = match is_user {
             true => (p.traffic.get(), self.speed(c, p, true)),
             false => (0, 0),

@@ -5,7 +5,7 @@ use schedlab_trace::{CpuMode, Event, LockPath, Recorder};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
-use crate::state::costs::{FULL_SPEED, scaled, wall_ns};
+use crate::state::costs::wall_ns;
 use crate::state::cpu::{Cpu, Wait, irq};
 use crate::state::event_queue::CpuEvent;
 use crate::state::task::{Class, Exec, Task, TaskState};
@@ -120,12 +120,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
             let start = c.this.now.get();
-            c.segment_start.set(start);
             let speed = match asks {
                 false => self.speed(c, p, is_user),
                 true => self.user_speed(c, p),
             };
-            c.segment_speed.set(speed);
+            c.segment.begin(start, speed);
             let end = start + wall_ns(left, speed);
             let undisturbed = self.is_before_all(c, end);
             if undisturbed {
@@ -138,7 +137,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.pause();
                 c.wait.set(Wait::Resume);
             }
-            let elapsed = segment_elapsed(c);
+            let elapsed = c.segment.elapsed(c.this.now.get());
             if undisturbed || c.woken_by_main.get() {
                 p.left_ns.set(0);
             } else {
@@ -170,7 +169,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Takes what has been done since the segment began off the task's `left_ns`.
     pub(crate) fn account_segment(&self, c: &Cpu, p: &Task) {
-        let elapsed = segment_elapsed(c);
+        let elapsed = c.segment.elapsed(c.this.now.get());
         shorten_segment(c, p, elapsed);
         if c.mode.get() == CpuMode::User {
             self.evict(c, elapsed);
@@ -192,7 +191,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let irq = pending & pending.wrapping_neg();
             c.forget_irq(irq);
             if self.life.is_bypassing() && irq == irq::POLICY_TIMER {
-                c.expired_policy.borrow_mut().clear();
+                c.expired.forget_policy();
                 continue;
             }
             self.set_mode(c, CpuMode::Kernel);
@@ -241,7 +240,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Sleeps end and new tasks' lives begin.
     fn timers_expired(&self, c: &Cpu) {
         let now = c.this.now.get();
-        while let Some(task) = c.expired.pop() {
+        while let Some(task) = c.expired.tasks.pop() {
             let p = self.task(task);
             if p.state() == TaskState::New {
                 self.start_task(c, p);
@@ -318,19 +317,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 }
 
-/// How long the segment under way has taken since it began, or since its speed changed.
-#[inline(always)]
-fn segment_elapsed(c: &Cpu) -> u64 {
-    c.this.now.get().saturating_sub(c.segment_start.get())
-}
-
 /// Takes `elapsed` ns of the segment under way off the task's `left_ns`. The segment begins anew.
 #[inline(always)]
 fn shorten_segment(c: &Cpu, p: &Task, elapsed: u64) {
-    let done = match c.segment_speed.get() {
-        FULL_SPEED => elapsed,
-        speed => scaled(elapsed, speed, FULL_SPEED, false),
-    };
+    let done = c.segment.cut(c.this.now.get(), elapsed);
     p.left_ns.set(p.left_ns.get().saturating_sub(done));
-    c.segment_start.set(c.this.now.get());
 }

@@ -489,10 +489,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn replenishments_due(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Other);
-        loop {
-            let Some(task) = c.dl.expired.borrow_mut().pop_front() else {
-                break;
-            };
+        while let Some(task) = c.expired.pop_period() {
             self.dl_task_timer(c, self.task(task));
         }
         self.set_lock_path(c, path);

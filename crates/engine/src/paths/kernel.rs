@@ -533,7 +533,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.prefetch_wakeups();
         let cpu = self.online_or_other(cpu);
         let c = &self.cpus[cpu.index()];
-        c.expired.push(task);
+        c.expired.tasks.push(task);
         self.raise_on(c, crate::state::cpu::irq::TIMER, time)
     }
 
@@ -554,15 +554,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Event::Timer(cpu, Timer::Policy(timer)) => {
                 let cpu = self.online_or_other(cpu);
-                self.cpus[cpu.index()]
-                    .expired_policy
-                    .borrow_mut()
-                    .push_back(timer);
+                self.cpu(cpu).expired.push_policy(timer);
                 self.raise(cpu, crate::state::cpu::irq::POLICY_TIMER, time)
             }
             Event::Timer(cpu, Timer::Replenish(task)) => {
                 let cpu = self.online_or_other(cpu);
-                self.cpu(cpu).dl.expired.borrow_mut().push_back(task);
+                self.cpu(cpu).expired.push_period(task);
                 self.raise(cpu, crate::state::cpu::irq::REPLENISH, time)
             }
             Event::Timer(cpu, Timer::Ack(object)) => self.ack_timer_expires(object, cpu, time),

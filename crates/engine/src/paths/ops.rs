@@ -941,10 +941,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Calls back the policy's timers that have expired on `c`.
     pub(crate) fn policy_timers_expired(&self, c: &Cpu) {
-        loop {
-            let Some(timer) = c.expired_policy.borrow_mut().pop_front() else {
-                return;
-            };
+        while let Some(timer) = c.expired.pop_policy() {
             let mode = self.set_mode(c, CpuMode::Sched);
             self.call_rare_op(c, OpCall::TimerCallback { timer });
             self.set_mode(c, mode);

@@ -273,7 +273,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 None
             }
             Some(_) => {
-                self.cpu(cpu).expired_acks.borrow_mut().push_back(object);
+                self.cpu(cpu).expired.push_ack(object);
                 self.raise(cpu, irq::ACK, time)
             }
         }
@@ -283,7 +283,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn delayed_acks(&self, c: &Cpu) {
         loop {
             self.sync(c);
-            let Some(object) = c.expired_acks.borrow_mut().pop_front() else {
+            let Some(object) = c.expired.pop_ack() else {
                 return;
             };
             self.population.remove_timer();

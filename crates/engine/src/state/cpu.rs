@@ -1,22 +1,22 @@
 //! A virtual CPU and its run queue.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 
 use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockPath, TaskId};
-use schedlab_workload::ObjectId;
 
-use crate::contract::policy::{ThisCpu, TimerId};
-use crate::state::costs::{Costs, FULL_SPEED};
+use crate::contract::policy::ThisCpu;
+use crate::state::costs::Costs;
 use crate::state::deadline::DlRq;
 use crate::state::deferred::Deferred;
 use crate::state::dsq::Dsq;
+use crate::state::expired::Expired;
 use crate::state::fair::FairRq;
 use crate::state::kick::Kicks;
 use crate::state::lock::{Held, LockIx};
 use crate::state::op::OpUnderWay;
 use crate::state::rt::RtRq;
+use crate::state::segment::Segment;
 use crate::state::task::Class;
 
 /// Interrupts that can be pending on a CPU.
@@ -59,38 +59,6 @@ pub(crate) struct DispatchEntry {
     pub qseq: u64,
     pub dsq: u64,
     pub enq_flags: u64,
-}
-
-/// Tasks whose timers have expired on a CPU, in order. There is rarely more than one.
-#[derive(Default)]
-pub(crate) struct Expired {
-    first: Cell<Option<TaskId>>,
-    others: RefCell<VecDeque<TaskId>>,
-    nr_others: Cell<usize>,
-}
-
-impl Expired {
-    #[inline]
-    pub fn push(&self, task: TaskId) {
-        if self.first.get().is_none() {
-            self.first.set(Some(task));
-        } else {
-            let mut others = self.others.borrow_mut();
-            others.push_back(task);
-            self.nr_others.set(others.len());
-        }
-    }
-
-    #[inline]
-    pub fn pop(&self) -> Option<TaskId> {
-        let first = self.first.take();
-        if self.nr_others.get() > 0 {
-            let mut others = self.others.borrow_mut();
-            self.first.set(others.pop_front());
-            self.nr_others.set(others.len());
-        }
-        first
-    }
 }
 
 /// The reasons that keep a CPU from going on with its task: one bit each, so that one comparison finds any of them.
@@ -153,17 +121,12 @@ pub(crate) struct Cpu {
     pub held: Held,
     pub dispatched: Cell<u32>,
 
-    // The stretch of task time under way.
-    pub segment_speed: Cell<u32>,
-    /// It runs every task at [`FULL_SPEED`].
+    pub segment: Segment,
+    /// It runs every task at [`FULL_SPEED`](crate::state::costs::FULL_SPEED).
     pub is_plain: bool,
-    pub segment_start: Cell<u64>,
-    /// It runs an application that uses the bus.
-    pub asks_bus: Cell<bool>,
     /// The hardware threads that slow it down while they run, and that it slows down.
     pub slowed_by: Box<[CpuId]>,
 
-    pub expired: Expired,
     /// The task that is about to run, and still on its queue. Without run queue locks no other CPU takes it from
     /// there.
     pub chosen: Cell<Option<TaskId>>,
@@ -176,15 +139,13 @@ pub(crate) struct Cpu {
     pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
     /// The task whose insertion is carried out now.
     pub inserting: Cell<Option<TaskId>>,
+    pub expired: Expired,
 
     // The rest is seldom looked at.
     pub node: u32,
     pub nr_immed: Cell<u32>,
     pub cpu_released: Cell<bool>,
     pub distribute_prev: Cell<u32>,
-    pub expired_policy: RefCell<VecDeque<TimerId>>,
-    /// Directions of TCP connections whose acknowledgement is due.
-    pub expired_acks: RefCell<VecDeque<ObjectId>>,
     /// The lock that it waits for.
     pub spins_for: Cell<Option<LockIx>>,
     /// Spins until this task is off its CPU.
@@ -215,8 +176,6 @@ impl Cpu {
             mark_next: Cell::new(false),
             was_idle: Cell::new(false),
             expired: Expired::default(),
-            expired_policy: RefCell::default(),
-            expired_acks: RefCell::default(),
             lock_path: Cell::new(LockPath::Other),
             rq_lock: Cell::new(None),
             spins_for: Cell::new(None),
@@ -243,9 +202,7 @@ impl Cpu {
             inserting: Cell::new(None),
             dispatched: Cell::new(0),
             held: Held::default(),
-            segment_start: Cell::new(0),
-            segment_speed: Cell::new(FULL_SPEED),
-            asks_bus: Cell::new(false),
+            segment: Segment::default(),
             last_mm: Cell::new(None),
             filled_bytes: Cell::new(0),
         }
@@ -333,27 +290,5 @@ impl Cpu {
     /// Index of its local DSQ.
     pub fn local_dsq(&self) -> u32 {
         self.id.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timers_expire_in_order() {
-        let (expired, mut model) = (Expired::default(), VecDeque::new());
-        for step in 0..200 {
-            // More and more of them wait, then fewer.
-            if step % 3 == 0 || (step % 3 == 1) == (step < 100) {
-                expired.push(TaskId(step));
-                model.push_back(TaskId(step));
-            } else {
-                assert_eq!(expired.pop(), model.pop_front());
-            }
-        }
-        let rest: Vec<_> = std::iter::from_fn(|| expired.pop()).collect();
-        assert!(rest.len() > 10);
-        assert_eq!(rest, Vec::from(model));
     }
 }

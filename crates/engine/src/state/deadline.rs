@@ -1,7 +1,6 @@
 //! State of the deadline class: of a task and of a CPU.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 
 use schedlab_trace::TaskId;
 
@@ -37,8 +36,6 @@ impl Entity {
 pub(crate) struct DlRq {
     /// Waiting tasks, the earliest deadline first.
     pub queue: RefCell<Vec<TaskId>>,
-    /// Tasks whose replenishment timers have expired here.
-    pub expired: RefCell<VecDeque<TaskId>>,
 }
 
 impl DlRq {
