@@ -117,14 +117,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return false;
             }
         }
-        c.nr_running.get() >= 2
+        c.nr_running() >= 2
     }
 
     /// `update_sd_pick_busiest()` and `sched_balance_find_src_rq()` where cores differ: a CPU whose tasks all run is left
     /// alone by one with less capacity.
     pub(crate) fn is_too_slow_for(&self, idle: &Cpu, src: &Cpu) -> bool {
         self.costs.is_asymmetric
-            && src.nr_running.get() <= 1
+            && src.nr_running() <= 1
             && !capacity_greater(
                 self.fair_capacity(idle) as u64,
                 self.fair_capacity(src) as u64,

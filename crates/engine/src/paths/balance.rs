@@ -48,7 +48,7 @@ struct Stats {
 impl Stats {
     /// A CPU whose tasks are all bound does not count.
     fn leave_out(&mut self, rq: &Cpu, nr_fair: usize) {
-        self.nr_running -= i64::from(rq.nr_running.get());
+        self.nr_running -= i64::from(rq.nr_running());
         self.nr_fair -= nr_fair as i64;
     }
 }
@@ -76,7 +76,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
         } else if now < self.next_idle_balance.get()
-            || c.nr_running.get() < 2 && self.nr_busy_near(c) < 2
+            || c.nr_running() < 2 && self.nr_busy_near(c) < 2
         {
             return;
         }
@@ -251,7 +251,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let cpus = group.cpus.iter().map(|&cpu| self.cpu(cpu));
         for rq in cpus.filter(|rq| rq.is_online()) {
-            stats.nr_running += i64::from(rq.nr_running.get());
+            stats.nr_running += i64::from(rq.nr_running());
             stats.nr_fair += self.nr_fair(rq) as i64;
             stats.nr_idle += i64::from(self.is_idle_for_fair(rq.id));
             stats.nr_cpus += 1;

@@ -69,14 +69,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn idle_wait(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Idle);
-        c.was_idle.set(true);
+        c.begin_idle();
         c.wait.set(Wait::Idle);
         self.pause();
     }
 
     /// The way from the interrupt that ends idle to schedule().
     fn leave_idle(&self, c: &Cpu) {
-        if c.was_idle.replace(false) {
+        if c.end_idle() {
             self.set_mode(c, CpuMode::Kernel);
             self.charge(c, self.machine.paths.idle_exit_ns);
         }

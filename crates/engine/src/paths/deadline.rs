@@ -222,7 +222,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.replenish_new_period(now, p);
         }
         p.dl.queued.set(true);
-        rq.nr_running.set(rq.nr_running.get() + 1);
+        rq.add_nr_running();
         if !p.dl.runs.get() {
             self.dl_insert(rq, p);
         }
@@ -238,7 +238,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn dequeue_dl_entity(&self, rq: &Cpu, p: &Task) {
         if p.dl.queued.replace(false) {
-            rq.nr_running.set(rq.nr_running.get() - 1);
+            rq.sub_nr_running();
             rq.dl.queue.borrow_mut().retain(|&task| task != p.id);
         }
     }

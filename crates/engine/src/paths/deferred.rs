@@ -14,10 +14,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `schedule_deferred_locked()`.
     pub(crate) fn schedule_deferred_locked(&self, c: &Cpu, rq: &Cpu) {
         // task_woken_scx() will do it.
-        if rq.in_wakeup.get() || rq.deferred.waits_for_balance() {
+        if rq.scx.in_wakeup() || rq.deferred.waits_for_balance() {
             return;
         }
-        if rq.in_balance.get() {
+        if rq.scx.in_balance() {
             rq.deferred.wait_for_balance();
             return;
         }
@@ -100,7 +100,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.deferred_local.set(false);
             let (id, enq_flags) = (p.ddsp_dsq_id.get(), p.ddsp_enq_flags.get());
             p.clear_direct_dispatch();
-            c.inserting.set(Some(task));
+            c.dispatch.begin_insertion(task);
             let dsq = self.find_dsq_for_dispatch(rq, id, p);
             if (dsq as usize) < self.cpus.len() {
                 let dst = &self.cpus[dsq as usize];
@@ -109,7 +109,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 // The CPU was invalid, which has ended the policy: the task must not be lost.
                 self.dispatch_enqueue(c, dsq, p, enq_flags);
             }
-            c.inserting.set(None);
+            c.dispatch.end_insertion();
         }
         let mut repeats = 0;
         while let Some(flags) = rq.deferred.next_reenq_local() {

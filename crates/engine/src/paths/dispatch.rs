@@ -8,7 +8,8 @@ use crate::contract::consts::{self, dsq_id, enq, ops};
 use crate::contract::mutation::Mutation;
 use crate::contract::policy::{IterId, OpCall, OpKind, Policy};
 use crate::paths::kernel::Kernel;
-use crate::state::cpu::{Cpu, DispatchEntry};
+use crate::state::cpu::Cpu;
+use crate::state::dispatch::Entry;
 use crate::state::dsq::Dsq;
 use crate::state::lock::LockIx;
 use crate::state::sorted::NIL;
@@ -136,7 +137,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn unlink_immed(&self, p: &Task, queue: &Dsq) {
         if self.is_local(queue.index) {
             let rq = self.cpu(CpuId(queue.index));
-            rq.nr_immed.set(rq.nr_immed.get() - 1);
+            rq.scx.sub_immed();
         }
         self.dsqs.unlink(&self.tasks, queue, &p.node);
     }
@@ -192,15 +193,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let flags = p.ddsp_enq_flags.get() | enq_flags;
         p.clear_direct_dispatch();
-        c.inserting.set(Some(p.id));
+        c.dispatch.begin_insertion(p.id);
         self.dispatch_enqueue_shared(c, dsq, p, flags | enq::CLEAR_OPSS);
-        c.inserting.set(None);
+        c.dispatch.end_insertion();
     }
 
     /// `direct_dispatch()` into another queue than the one that was last asked for.
     #[inline(never)]
     fn direct_dispatch_elsewhere(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
-        c.inserting.set(Some(p.id));
+        c.dispatch.begin_insertion(p.id);
         let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p);
         let flags = p.ddsp_enq_flags.get() | enq_flags;
         if !self.is_local(dsq) {
@@ -217,7 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             rq.deferred.add_local(p.id);
             self.schedule_deferred_locked(c, rq);
         }
-        c.inserting.set(None);
+        c.dispatch.end_insertion();
     }
 
     /// `move_local_task_to_local_dsq()`.
@@ -243,9 +244,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_task_cpu(c, p, dst.id);
         self.rq_unlock(c, src);
         self.rq_lock(c, dst);
-        dst.extra_enq_flags.set(enq_flags);
+        dst.scx.enqueue_with(enq_flags);
         self.enqueue_migrating_scx(c, dst, p);
-        dst.extra_enq_flags.set(0);
+        dst.scx.enqueue_with(0);
     }
 
     /// `task_can_run_on_remote_rq()`.
@@ -402,7 +403,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `finish_dispatch()`.
-    fn finish_dispatch(&self, c: &Cpu, rq: &Cpu, entry: DispatchEntry) {
+    fn finish_dispatch(&self, c: &Cpu, rq: &Cpu, entry: Entry) {
         let p = self.task(entry.task);
         loop {
             match p.ops_state.get() {
@@ -439,7 +440,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `flush_dispatch_buf()`.
     #[inline]
     fn flush_dispatch_buf(&self, c: &Cpu, rq: &Cpu) {
-        if !c.dispatch_buf.borrow().is_empty() {
+        if c.dispatch.len() > 0 {
             self.flush_entries(c, rq);
         }
     }
@@ -448,17 +449,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn flush_entries(&self, c: &Cpu, rq: &Cpu) {
         self.sync(c);
         let mut index = 0;
-        loop {
-            let Some(entry) = c.dispatch_buf.borrow().get(index).copied() else {
-                break;
-            };
-            c.inserting.set(Some(entry.task));
+        while let Some(entry) = c.dispatch.get(index) {
+            c.dispatch.begin_insertion(entry.task);
             self.finish_dispatch(c, rq, entry);
-            c.inserting.set(None);
+            c.dispatch.end_insertion();
             index += 1;
         }
-        c.dispatched.set(c.dispatched.get() + index as u32);
-        c.dispatch_buf.borrow_mut().clear();
+        c.dispatch.flushed(index as u32);
     }
 
     /// `scx_bpf_dsq_move_to_local()`.
@@ -475,7 +472,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let consumed = self.consume_dispatch_q(c, c, self.dsqs.get(dsq), enq_flags);
         if consumed {
-            c.dispatched.set(c.dispatched.get() + 1);
+            c.dispatch.count(1);
         }
         consumed
     }
@@ -621,7 +618,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let prev_ext = prev.filter(|p| p.class.get() == Class::Ext);
         let mut loops = consts::DSP_MAX_LOOPS;
         loop {
-            c.dispatched.set(0);
+            c.dispatch.begin();
             let op = OpCall::Dispatch {
                 cpu: c.id,
                 prev: prev_ext
@@ -650,7 +647,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.scx_kick_cpu(c, c.id, 0);
                 return Verdict::None;
             }
-            if c.dispatched.get() == 0 {
+            if !c.dispatch.has_any() {
                 return Verdict::None;
             }
         }
@@ -658,15 +655,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `balance_one()`: the only place from which `ops.dispatch()` is called.
     pub(crate) fn balance_one(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
-        c.in_balance.set(true);
-        if c.cpu_released.replace(false) && self.has_op(OpKind::CpuAcquire) {
+        c.scx.begin_balance();
+        if c.scx.acquire() && self.has_op(OpKind::CpuAcquire) {
             self.call_rare_op_on(c, c, OpCall::CpuAcquire { cpu: c.id });
         }
         let verdict = self.balance_verdict(c, prev);
-        if verdict != Verdict::None && c.nr_immed.get() > 0 && c.local.nr() > 1 {
+        if verdict != Verdict::None && c.scx.has_immed() && c.local.nr() > 1 {
             self.schedule_reenq_local(c, c, 0);
         }
-        c.in_balance.set(false);
+        c.scx.end_balance();
         verdict
     }
 

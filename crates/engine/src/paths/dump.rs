@@ -78,8 +78,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn cpu_lines(&self, rq: &Cpu, curr: Option<&Task>) -> String {
         let flags = u32::from(rq.is_online())
             | u32::from(rq.deferred.waits_for_balance()) << 6
-            | u32::from(rq.in_wakeup.get()) << 16
-            | u32::from(rq.in_balance.get()) << 17;
+            | u32::from(rq.scx.in_wakeup()) << 16
+            | u32::from(rq.scx.in_balance()) << 17;
         let sync = match self.version.has_sub_schedulers() {
             true => format!("ksync={}", rq.kicks.sync()),
             // Model: neither number is kept.
@@ -100,8 +100,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         format!(
             "\nCPU {:<4}: nr_run={} flags={flags:#x} cpu_rel={} {sync}\n          curr={label} class={class}_sched_class\n",
             rq.id.0,
-            rq.scx_nr_running.get(),
-            u32::from(rq.cpu_released.get()),
+            rq.scx.nr_running(),
+            u32::from(rq.scx.is_released()),
         )
     }
 

@@ -151,9 +151,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `enqueue_task_scx()`.
     pub(crate) fn enqueue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
         let mut sticky_cpu = p.sticky_cpu.take();
-        let enq_flags = core_flags | rq.extra_enq_flags.get();
+        let enq_flags = core_flags | rq.scx.extra_enq_flags();
         if core_flags & enq::WAKEUP != 0 {
-            rq.in_wakeup.set(true);
+            rq.scx.begin_wakeup();
         }
         if enq_flags & enq::RESTORE != 0 && rq.curr.get() == Some(p.id) {
             sticky_cpu = Some(rq.id);
@@ -171,7 +171,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.set_on_rq(OnRq::Queued);
             self.do_enqueue_task(c, rq, p, enq_flags, sticky_cpu);
         }
-        rq.in_wakeup.set(false);
+        rq.scx.end_wakeup();
     }
 
     /// `p` is one of the runnable tasks of `rq`.
@@ -180,8 +180,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.set_task_runnable(c, p);
         p.queued.set(true);
         self.policy.set_queued(p.id, true);
-        rq.scx_nr_running.set(rq.scx_nr_running.get() + 1);
-        rq.nr_running.set(rq.nr_running.get() + 1);
+        rq.scx.add();
+        rq.add_nr_running();
     }
 
     /// Removes `p` from the runnable tasks of `rq`.
@@ -189,8 +189,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn leave_rq(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         p.queued.set(false);
         self.policy.set_queued(p.id, false);
-        rq.scx_nr_running.set(rq.scx_nr_running.get() - 1);
-        rq.nr_running.set(rq.nr_running.get() - 1);
+        rq.scx.sub();
+        rq.sub_nr_running();
         self.dispatch_dequeue(c, rq, p);
         p.clear_direct_dispatch();
     }
@@ -217,9 +217,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.sticky_cpu.set(None);
         self.join_rq(c, rq, p);
         p.set_on_rq(OnRq::Queued);
-        let enq_flags = enq::MIGRATED | rq.extra_enq_flags.get();
+        let enq_flags = enq::MIGRATED | rq.scx.extra_enq_flags();
         self.dispatch_enqueue_local(c, rq, p, enq_flags);
-        rq.in_wakeup.set(false);
+        rq.scx.end_wakeup();
     }
 
     /// `ops_dequeue()`.
@@ -365,7 +365,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else if next.class < Class::Ext {
                 self.do_enqueue_task(c, c, p, enq::LAST, None);
                 if self.version.marks_idle_after_enq_last() && p.dsq() == c.local_dsq() {
-                    c.mark_next.set(true);
+                    c.mark_when_chosen();
                 }
             } else {
                 self.do_enqueue_task(c, c, p, 0, None);
@@ -382,7 +382,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !preemptible || next.class < Class::Ext {
             return;
         }
-        if !c.cpu_released.replace(true) && self.has_op(OpKind::CpuRelease) {
+        if !c.scx.release() && self.has_op(OpKind::CpuRelease) {
             let op = OpCall::CpuRelease {
                 cpu: c.id,
                 reason: match next.class {
@@ -420,17 +420,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `do_pick_task_scx()`.
     pub(crate) fn pick_task_scx<'k>(&'k self, c: &Cpu, prev: Option<&'k Task>) -> Pick<'k> {
         c.kicks.count_sync();
-        // rq_modified_begin()
-        if c.next_class.get() > Class::Ext {
-            c.next_class.set(Class::Ext);
-        }
+        c.rq_modified_begin(Class::Ext);
         let mut verdict = self.balance_one(c, prev);
         c.kicks.choose();
         if verdict == Verdict::Prev && prev.is_none_or(|p| p.class.get() != Class::Ext) {
             verdict = Verdict::Local;
         }
-        // rq_modified_above()
-        if c.next_class.get() > Class::Ext {
+        if c.rq_modified_above(Class::Ext) {
             return Pick::Retry;
         }
         // Linux 6.18: that was prev_balance(), and all classes are asked from the highest on after it.

@@ -246,7 +246,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // Its own entry must not count where it is placed, nor its weight before it came.
         p.set_on_rq(OnRq::Migrating);
         self.attach_load(c, rq, p, initial);
-        rq.nr_running.set(rq.nr_running.get() + 1);
+        rq.add_nr_running();
         if initial {
             self.begin_utilisation(c, rq, p);
         }
@@ -342,7 +342,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.fair
             .rel_deadline
             .set((flags & deq::SLEEP == 0).then_some(left));
-        rq.nr_running.set(rq.nr_running.get() - 1);
+        rq.sub_nr_running();
         rq.fair.queue.borrow_mut().retain(|&task| task != p.id);
         rq.fair.zero.set(rq.fair.zero.get().max(average));
     }
@@ -417,7 +417,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `yield_task_fair()`: beside others it forfeits the rest of its request.
     pub(crate) fn yield_task_fair(&self, c: &Cpu, p: &Task) {
-        if c.nr_running.get() == 1 {
+        if c.nr_running() == 1 {
             return;
         }
         self.update_curr_fair(c, p);
@@ -452,7 +452,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn is_idle_for_fair(&self, cpu: CpuId) -> bool {
         let rq = self.cpu(cpu);
-        rq.curr.get().is_none() && rq.nr_running.get() == 0
+        rq.curr.get().is_none() && rq.nr_running() == 0
     }
 
     /// Whether a CPU is as good as idle for `p`: it has only tasks of SCHED_IDLE, and `p` is not one
@@ -465,7 +465,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let curr = self.running_fair(rq);
             let nr = queue.len() + usize::from(curr.is_some());
             let mut all = queue.iter().map(|&task| self.task(task)).chain(curr);
-            nr > 0 && nr == rq.nr_running.get() as usize && all.all(idle)
+            nr > 0 && nr == rq.nr_running() as usize && all.all(idle)
         };
         self.is_idle_for_fair(cpu) || !idle(p) && self.has_fair.get() && has_idle_only()
     }
@@ -478,7 +478,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let llc = |cpu: CpuId| topology.cpu(cpu).llc as usize;
         let core = |cpu: CpuId| topology.cpu(cpu).core;
         let runs_here = |cpu: CpuId| p.on_rq() == OnRq::Queued && p.cpu.get() == cpu;
-        let nr_others = |cpu: CpuId| self.cpu(cpu).nr_running.get() - u32::from(runs_here(cpu));
+        let nr_others = |cpu: CpuId| self.cpu(cpu).nr_running() - u32::from(runs_here(cpu));
         let busy = |cpu: CpuId| nr_others(cpu) > 0;
         let is_free = |cpu: CpuId| runs_here(cpu) && !busy(cpu) || self.is_free_for(p, cpu);
         let class_of = |cpu: CpuId| match runs_here(cpu) {
@@ -564,7 +564,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return if prev_is_idle { prev } else { c.id };
         }
         let is_sync = wake_flags & wake::SYNC != 0;
-        if is_sync && c.nr_running.get() == 1 {
+        if is_sync && c.nr_running() == 1 {
             return c.id;
         }
         if prev_is_idle {
@@ -731,10 +731,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let all = online().map(|rq| self.fair_load(rq)).sum::<i64>();
         let mean = all * CAPACITY / online().map(|rq| self.fair_capacity(rq)).sum::<i64>();
         let busiest = online()
-            .filter(|rq| rq.id != c.id && rq.nr_running.get() >= 2 && self.fair_task_for(rq, c.id))
+            .filter(|rq| rq.id != c.id && rq.nr_running() >= 2 && self.fair_task_for(rq, c.id))
             .max_by_key(|rq| (load(rq), std::cmp::Reverse(rq.id)))?;
         let there = load(busiest);
-        let differs = c.nr_running.get() < 2 || 100 * there > IMBALANCE_PCT * here;
+        let differs = c.nr_running() < 2 || 100 * there > IMBALANCE_PCT * here;
         let too_much = (there - mean) * self.fair_capacity(busiest);
         let too_little = (mean - here) * self.fair_capacity(c);
         let imbalance = too_much.min(too_little) / CAPACITY;
@@ -754,7 +754,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         // get_rd_overloaded()
-        if !self.cpus.iter().any(|rq| rq.nr_running.get() >= 2) {
+        if !self.cpus.iter().any(|rq| rq.nr_running() >= 2) {
             return;
         }
         if let Some(src) = self.newidle_source(c) {

@@ -963,7 +963,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let c = self.cpu(self.running.get());
         // Carrying out an insertion may call another op.
         let by_op = !matches!(c.this.op.get(), None | Some(OpKind::Dispatch));
-        match c.inserting.get() {
+        match c.dispatch.inserting() {
             Some(task) if !by_op => self.policy.place_of_insertion(task),
             _ => self.policy.place_of_call(&c.this),
         }

@@ -61,7 +61,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     pub(crate) fn wakeup_preempt(&self, c: &Cpu, rq: &Cpu, p: &crate::state::task::Task) {
         // Tasks of sched_ext do not preempt each other by waking up.
-        let all_ext = p.class.get() == Class::Ext && rq.next_class.get() == Class::Ext;
+        let all_ext = p.class.get() == Class::Ext && rq.next_class() == Class::Ext;
         if !(all_ext && self.version.has_next_class()) {
             self.wakeup_preempt_by_class(c, rq, p);
         }
@@ -79,7 +79,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             return;
         }
-        let next = rq.next_class.get();
+        let next = rq.next_class();
         if class == next {
             self.wakeup_preempt_class(c, rq, p);
         } else if class > next {
@@ -91,10 +91,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// A higher class than the one that was to run takes `rq`.
     pub(crate) fn taken_by_class(&self, c: &Cpu, rq: &Cpu, class: Class) {
         // wakeup_preempt_scx(): tasks were promised the CPU at once.
-        if rq.next_class.get() == Class::Ext && rq.nr_immed.get() > 0 {
+        if rq.next_class() == Class::Ext && rq.scx.has_immed() {
             self.schedule_reenq_local(c, rq, 0);
         }
-        rq.next_class.set(class);
+        rq.set_next_class(class);
     }
 
     fn wakeup_preempt_class(&self, c: &Cpu, rq: &Cpu, p: &crate::state::task::Task) {
@@ -108,7 +108,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `can_skip_idle_kick()`.
     fn can_skip_idle_kick(&self, rq: &Cpu) -> bool {
-        rq.curr.get().is_some() && !rq.in_balance.get()
+        rq.curr.get().is_some() && !rq.scx.in_balance()
     }
 
     /// `scx_kick_cpu()`: notes the kick; an interrupt of this CPU carries it out.

@@ -24,7 +24,8 @@ use crate::contract::policy::{
     DsqId, Env, IterId, OpCall, OpKind, Policy, PolicyLock, Service, TaskView, TimerId,
 };
 use crate::paths::kernel::Kernel;
-use crate::state::cpu::{Cpu, DispatchEntry};
+use crate::state::cpu::Cpu;
+use crate::state::dispatch::Entry;
 use crate::state::event_queue::Timer;
 use crate::state::lock::LockIx;
 use crate::state::op::Insertion;
@@ -253,14 +254,14 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn dispatch_nr_slots(&self) -> i64 {
         self.restricted(&DISPATCH_NR_SLOTS, |kernel, c| {
-            let used = c.dispatch_buf.borrow().len() as i64;
+            let used = c.dispatch.len() as i64;
             i64::from(kernel.ops.max_batch) - used
         })
     }
 
     fn dispatch_cancel(&self) {
         self.restricted(&DISPATCH_CANCEL, |kernel, c| {
-            if c.dispatch_buf.borrow_mut().pop().is_none() {
+            if !c.dispatch.cancel() {
                 kernel.scx_error("dispatch buffer underflow".to_owned());
             }
         });
@@ -888,13 +889,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// An insertion is carried out when the op returns.
     #[inline(never)]
     fn buffer_insertion(&self, c: &Cpu, p: &Task, dsq: u64, enq_flags: u64) {
-        let mut buf = c.dispatch_buf.borrow_mut();
-        if buf.len() >= self.ops.max_batch as usize {
-            drop(buf);
-            self.scx_error("dispatch buffer overflow".to_owned());
-            return;
-        }
-        buf.push(DispatchEntry {
+        let entry = Entry {
             task: p.id,
             // 0 for a task that the policy does not own: matches nothing.
             qseq: match p.ops_state.get() {
@@ -903,7 +898,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
             dsq,
             enq_flags,
-        });
+        };
+        if !c.dispatch.push(self.ops.max_batch, entry) {
+            self.scx_error("dispatch buffer overflow".to_owned());
+        }
     }
 
     /// `p` is not dispatched directly: the op is about the task `about`, or one has been dispatched already.

@@ -84,7 +84,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn enqueue_task_rt(&self, rq: &Cpu, p: &Task, flags: u64) {
         self.has_rt.set(true);
-        rq.nr_running.set(rq.nr_running.get() + 1);
+        rq.add_nr_running();
         if p.rt_slice_left_ticks.get() == 0 {
             p.rt_slice_left_ticks.set(self.rr_slice_ticks());
         }
@@ -96,7 +96,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn dequeue_task_rt(&self, rq: &Cpu, p: &Task) {
-        rq.nr_running.set(rq.nr_running.get() - 1);
+        rq.sub_nr_running();
         rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
     }
 

@@ -143,7 +143,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.sync(c);
         let mut entry = self.schedule_entered(c);
         self.charge(c, self.machine.paths.schedule_ns);
-        c.was_idle.set(false);
+        c.end_idle();
         self.rq_lock(c, c);
         // Without run queue locks marks can come during the choice: only those before it are
         // answered by it (Linux 2.4 cleared its mark there, too).
@@ -189,14 +189,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             prev = None;
         }
         let next = self.pick_next_task(c, prev, stopper.is_some());
-        c.next_class
-            .set(next.map_or(Class::Idle, |p| p.class.get()));
+        c.set_next_class(next.map_or(Class::Idle, |p| p.class.get()));
         if self.machine.sched_ext.rq_locks {
             c.set_need_resched(false);
         }
-        if c.mark_next.replace(false) {
-            c.set_need_resched(true);
-        }
+        c.mark_if_told();
         self.schedule_chose(c, &entry);
         let switched = !is_same(prev, next);
         if switched {
@@ -225,7 +222,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c,
             Event::ScheduleEnter {
                 runnable: self.population.nr_runnable(),
-                queue: c.nr_running.get(),
+                queue: c.nr_running(),
             },
         );
         Entry {

@@ -1,6 +1,6 @@
 //! A virtual CPU and its run queue.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use schedlab_machine::{CacheIx, Machine};
 use schedlab_trace::{CpuId, CpuMode, CpuSet, LockPath, TaskId};
@@ -9,6 +9,7 @@ use crate::contract::policy::ThisCpu;
 use crate::state::costs::Costs;
 use crate::state::deadline::DlRq;
 use crate::state::deferred::Deferred;
+use crate::state::dispatch::Dispatch;
 use crate::state::dsq::Dsq;
 use crate::state::expired::Expired;
 use crate::state::fair::FairRq;
@@ -16,6 +17,7 @@ use crate::state::kick::Kicks;
 use crate::state::lock::{Held, LockIx};
 use crate::state::op::OpUnderWay;
 use crate::state::rt::RtRq;
+use crate::state::scx::ScxRq;
 use crate::state::segment::Segment;
 use crate::state::task::Class;
 
@@ -50,15 +52,6 @@ pub(crate) enum Wait {
     Idle,
     /// To come online.
     Offline,
-}
-
-/// An entry of the dispatch buffer (`struct scx_dsp_buf_ent`).
-#[derive(Clone, Copy)]
-pub(crate) struct DispatchEntry {
-    pub task: TaskId,
-    pub qseq: u64,
-    pub dsq: u64,
-    pub enq_flags: u64,
 }
 
 /// The reasons that keep a CPU from going on with its task: one bit each, so that one comparison finds any of them.
@@ -103,23 +96,21 @@ pub(crate) struct Cpu {
     pub rq_lock: Cell<Option<LockIx>>,
     pub curr: Cell<Option<TaskId>>,
     /// Tasks on this run queue, the running one included.
-    pub nr_running: Cell<u32>,
-    pub scx_nr_running: Cell<u32>,
+    nr_running: Cell<u32>,
     pub mode: Cell<CpuMode>,
     pub wait: Cell<Wait>,
     pub lock_path: Cell<LockPath>,
     pub woken_by_main: Cell<bool>,
-    /// Its next task is to be marked as soon as it is chosen.
-    pub mark_next: Cell<bool>,
+    /// It is to be marked as soon as it has chosen its next task.
+    mark_next: Cell<bool>,
     /// It slept since it last ran the scheduler.
-    pub was_idle: Cell<bool>,
-    pub next_class: Cell<Class>,
-    pub in_wakeup: Cell<bool>,
-    pub in_balance: Cell<bool>,
+    was_idle: Cell<bool>,
+    /// The class that is to run here, as far as is known (`rq->next_class`).
+    next_class: Cell<Class>,
+    pub scx: ScxRq,
 
     pub op: OpUnderWay,
     pub held: Held,
-    pub dispatched: Cell<u32>,
 
     pub segment: Segment,
     /// It runs every task at [`FULL_SPEED`](crate::state::costs::FULL_SPEED).
@@ -134,17 +125,12 @@ pub(crate) struct Cpu {
     pub local: Dsq,
     pub deferred: Deferred,
     pub kicks: Kicks,
-    pub extra_enq_flags: Cell<u64>,
     pub last_mm: Cell<Option<u32>>,
-    pub dispatch_buf: RefCell<Vec<DispatchEntry>>,
-    /// The task whose insertion is carried out now.
-    pub inserting: Cell<Option<TaskId>>,
+    pub dispatch: Dispatch,
     pub expired: Expired,
 
     // The rest is seldom looked at.
     pub node: u32,
-    pub nr_immed: Cell<u32>,
-    pub cpu_released: Cell<bool>,
     pub distribute_prev: Cell<u32>,
     /// The lock that it waits for.
     pub spins_for: Cell<Option<LockIx>>,
@@ -158,7 +144,7 @@ pub(crate) struct Cpu {
 }
 
 /// The fields that nearly every function reads lie in two lines of the host's cache.
-const _: () = assert!(std::mem::offset_of!(Cpu, op) <= 128);
+const _: () = assert!(std::mem::offset_of!(Cpu, scx) + ScxRq::HOT_BYTES <= 128);
 
 impl Cpu {
     pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
@@ -188,19 +174,12 @@ impl Cpu {
             fair: FairRq::default(),
             dl: DlRq::default(),
             local: Dsq::local(id),
-            scx_nr_running: Cell::new(0),
-            in_wakeup: Cell::new(false),
-            in_balance: Cell::new(false),
-            cpu_released: Cell::new(false),
-            extra_enq_flags: Cell::new(0),
-            nr_immed: Cell::new(0),
+            scx: ScxRq::default(),
             deferred: Deferred::default(),
             kicks: Kicks::default(),
             distribute_prev: Cell::new(0),
             op: OpUnderWay::default(),
-            dispatch_buf: RefCell::default(),
-            inserting: Cell::new(None),
-            dispatched: Cell::new(0),
+            dispatch: Dispatch::default(),
             held: Held::default(),
             segment: Segment::default(),
             last_mm: Cell::new(None),
@@ -267,6 +246,73 @@ impl Cpu {
     #[inline(always)]
     pub fn wanted(&self) -> u32 {
         self.calls.0.get() & (Calls::IRQS | Calls::OFFLINE)
+    }
+
+    /// `add_nr_running()`.
+    #[inline(always)]
+    pub fn add_nr_running(&self) {
+        self.nr_running.set(self.nr_running.get() + 1);
+    }
+
+    /// `sub_nr_running()`.
+    #[inline(always)]
+    pub fn sub_nr_running(&self) {
+        self.nr_running.set(self.nr_running.get() - 1);
+    }
+
+    #[inline(always)]
+    pub fn nr_running(&self) -> u32 {
+        self.nr_running.get()
+    }
+
+    /// The class that is to run here, as far as is known.
+    #[inline(always)]
+    pub fn next_class(&self) -> Class {
+        self.next_class.get()
+    }
+
+    /// That is `class` now: it has been chosen, or is above what was to run.
+    #[inline(always)]
+    pub fn set_next_class(&self, class: Class) {
+        self.next_class.set(class);
+    }
+
+    /// `rq_modified_begin()`: `class` is asked for a task. What comes to a higher class from now on raises it again.
+    #[inline(always)]
+    pub fn rq_modified_begin(&self, class: Class) {
+        if self.rq_modified_above(class) {
+            self.next_class.set(class);
+        }
+    }
+
+    /// `rq_modified_above()`: whether a task of a class above `class` has come since then.
+    #[inline(always)]
+    pub fn rq_modified_above(&self, class: Class) -> bool {
+        self.next_class.get() > class
+    }
+
+    /// It is to schedule anew as soon as it has chosen.
+    pub fn mark_when_chosen(&self) {
+        self.mark_next.set(true);
+    }
+
+    /// It has chosen: a mark that was to come then comes.
+    #[inline(always)]
+    pub fn mark_if_told(&self) {
+        if self.mark_next.replace(false) {
+            self.set_need_resched(true);
+        }
+    }
+
+    /// It begins to sleep.
+    pub fn begin_idle(&self) {
+        self.was_idle.set(true);
+    }
+
+    /// It is awake. Returns whether it has slept.
+    #[inline(always)]
+    pub fn end_idle(&self) -> bool {
+        self.was_idle.replace(false)
     }
 
     /// It is in the midst of a path of the kernel.

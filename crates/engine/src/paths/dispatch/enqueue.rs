@@ -211,7 +211,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `dsq_inc_nr()`, the part about `SCX_ENQ_IMMED`.
     #[inline(never)]
     fn count_immed(&self, c: &Cpu, rq: &Cpu, enq_flags: u64) {
-        rq.nr_immed.set(rq.nr_immed.get() + 1);
+        rq.scx.add_immed();
         if rq.local.nr() > 1 || !self.rq_is_open(rq, enq_flags) {
             self.schedule_reenq_local(c, rq, 0);
         }
@@ -219,30 +219,30 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `rq_is_open()`: whether an SCX task would run on `rq` at once.
     pub(crate) fn rq_is_open(&self, rq: &Cpu, enq_flags: u64) -> bool {
-        if rq.next_class.get() > Class::Ext {
+        if rq.next_class() > Class::Ext {
             return false;
         }
-        if rq.next_class.get() < Class::Ext {
+        if rq.next_class() < Class::Ext {
             return true;
         }
-        rq.in_balance.get() || enq_flags & enq::PREEMPT != 0
+        rq.scx.in_balance() || enq_flags & enq::PREEMPT != 0
     }
 
     /// `local_dsq_post_enq()`.
     fn local_dsq_post_enq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         self.leave_custody_to_local(c, rq, p);
         if self.version.has_next_class() {
-            if p.class.get() > rq.next_class.get() {
+            if p.class.get() > rq.next_class() {
                 self.wakeup_preempt(c, rq, p);
             }
-            if rq.in_balance.get() {
+            if rq.scx.in_balance() {
                 return;
             }
             if enq_flags & enq::PREEMPT != 0 {
                 self.preempt_ext_curr(c, rq, p);
             }
         } else {
-            if rq.in_balance.get() {
+            if rq.scx.in_balance() {
                 return;
             }
             if enq_flags & enq::PREEMPT != 0 {

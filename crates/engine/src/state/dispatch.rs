@@ -1,0 +1,93 @@
+//! What `ops.dispatch()` of a CPU has inserted, until it is carried out.
+
+use std::cell::{Cell, RefCell};
+
+use schedlab_trace::TaskId;
+
+/// An entry of the dispatch buffer (`struct scx_dsp_buf_ent`).
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub task: TaskId,
+    pub qseq: u64,
+    pub dsq: u64,
+    pub enq_flags: u64,
+}
+
+/// A CPU's part (`struct scx_dsp_ctx`).
+#[derive(Default)]
+pub(crate) struct Dispatch {
+    buf: RefCell<Vec<Entry>>,
+    /// Tasks that a call of the op has dispatched.
+    nr_tasks: Cell<u32>,
+    /// The task whose insertion is carried out now.
+    inserting: Cell<Option<TaskId>>,
+}
+
+impl Dispatch {
+    /// The op is called.
+    #[inline]
+    pub fn begin(&self) {
+        self.nr_tasks.set(0);
+    }
+
+    /// It has dispatched so many tasks more.
+    #[inline]
+    pub fn count(&self, nr_tasks: u32) {
+        self.nr_tasks.set(self.nr_tasks.get() + nr_tasks);
+    }
+
+    /// Whether it has dispatched any.
+    #[inline]
+    pub fn has_any(&self) -> bool {
+        self.nr_tasks.get() > 0
+    }
+
+    /// Adds an insertion. Returns whether there was room for it besides less than `max`.
+    #[inline]
+    pub fn push(&self, max: u32, entry: Entry) -> bool {
+        let mut buf = self.buf.borrow_mut();
+        let fits = buf.len() < max as usize;
+        if fits {
+            buf.push(entry);
+        }
+        fits
+    }
+
+    /// Takes the last insertion back. Returns whether there was one.
+    pub fn cancel(&self) -> bool {
+        self.buf.borrow_mut().pop().is_some()
+    }
+
+    /// How many insertions wait.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.buf.borrow().len()
+    }
+
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<Entry> {
+        self.buf.borrow().get(index).copied()
+    }
+
+    /// All of them, so many, have been carried out.
+    #[inline]
+    pub fn flushed(&self, nr_tasks: u32) {
+        self.count(nr_tasks);
+        self.buf.borrow_mut().clear();
+    }
+
+    /// An insertion of `task`, the op's or another one, is carried out from now on.
+    #[inline]
+    pub fn begin_insertion(&self, task: TaskId) {
+        self.inserting.set(Some(task));
+    }
+
+    #[inline]
+    pub fn end_insertion(&self) {
+        self.inserting.set(None);
+    }
+
+    pub fn inserting(&self) -> Option<TaskId> {
+        self.inserting.get()
+    }
+}
