@@ -85,7 +85,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         {
             self.place(found, task, at);
         }
-        if let Some(task) = c.curr.get() {
+        if let Some(task) = c.curr() {
             let p = self.task(task);
             assert!(
                 p.on_cpu.get(),
@@ -165,7 +165,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             );
             for &cpu in spinners.iter() {
                 assert_eq!(
-                    self.cpu(cpu).spins_for.get(),
+                    self.cpu(cpu).spins_for(),
                     Some(lock),
                     "CPU {cpu} spins for {}",
                     state.name
@@ -201,7 +201,7 @@ mod tests {
         let tasks = vec![periodic("a", 1, 1, 1), periodic("b", 1, 1, 1)];
         let kernel = Run::new(scenario(2, tasks), Stub::minimal(), RefCell::default());
         for c in &kernel.cpus {
-            c.wait.set(Wait::Idle);
+            c.wait_for(Wait::Idle);
         }
         kernel.check_state();
         act(&kernel, kernel.task(TaskId(0)));
@@ -240,11 +240,11 @@ mod tests {
         assert_eq!(told, "a[1000] is on DSQ 0 and takes itself to be on 1");
         let told = complaint(|_, p| p.set_on_rq(OnRq::Queued));
         assert_eq!(told, "a[1000] is runnable, and nobody has it");
-        let told = complaint(|kernel, p| kernel.cpus[1].curr.set(Some(p.id)));
+        let told = complaint(|kernel, p| kernel.cpus[1].switch_to(Some(p.id)));
         assert_eq!(told, "a[1000] is current on CPU 1 and runs nowhere");
         let told = complaint(|kernel, p| {
             p.on_cpu.set(true);
-            kernel.cpus.iter().for_each(|c| c.curr.set(Some(p.id)));
+            kernel.cpus.iter().for_each(|c| c.switch_to(Some(p.id)));
         });
         assert!(told.starts_with("a[1000] is in two places: Runs"), "{told}");
     }

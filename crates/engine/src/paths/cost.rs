@@ -25,7 +25,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !is_user {
             return traits.capacity * 100;
         }
-        let running = |&&s: &&CpuId| self.cpu(s).curr.get().is_some();
+        let running = |&&s: &&CpuId| self.cpu(s).curr().is_some();
         let others = c.slowed_by.iter().filter(running).count();
         let speed = traits.capacity * traits.share_pct(others);
         if !self.costs.watches_llcs {
@@ -52,7 +52,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for &sibling in &c.slowed_by {
             let s = self.cpu(sibling);
             if s.segment.asks_bus()
-                && let Some(task) = s.curr.get()
+                && let Some(task) = s.curr()
             {
                 let p = self.task(task);
                 let speed = self.speed(s, p, true);
@@ -70,8 +70,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn speeds_changed(&self, c: &Cpu, others: &[CpuId]) {
         for &other in others {
             let s = self.cpu(other);
-            let Some(task) = s.curr.get() else { continue };
-            if other == c.id || s.wait.get() != Wait::Segment || s.mode.get() != CpuMode::User {
+            let Some(task) = s.curr() else { continue };
+            if other == c.id || s.waits_for() != Wait::Segment || s.mode() != CpuMode::User {
                 continue;
             }
             let p = self.task(task);

@@ -16,7 +16,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         loop {
             if c.wanted() != 0 {
                 self.attend(c);
-            } else if let Some(task) = c.curr.get() {
+            } else if let Some(task) = c.curr() {
                 let p = self.task(task);
                 if c.need_resched() && self.may_preempt(p) {
                     self.schedule(c, true);
@@ -70,7 +70,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn idle_wait(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Idle);
         c.begin_idle();
-        c.wait.set(Wait::Idle);
+        c.wait_for(Wait::Idle);
         self.pause();
     }
 
@@ -87,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn run_task(&self, c: &Cpu, p: &Task) {
         if c.is_closed() {
-            c.wait.set(Wait::Idle);
+            c.wait_for(Wait::Idle);
             return self.pause();
         }
         loop {
@@ -132,13 +132,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 c.this.now.set(end);
                 self.clock.set(end);
             } else {
-                c.wait.set(Wait::Segment);
+                c.wait_for(Wait::Segment);
                 self.set_event(c.id, CpuEvent::Main, end);
                 self.pause();
-                c.wait.set(Wait::Resume);
+                c.wait_for(Wait::Resume);
             }
             let elapsed = c.segment.elapsed(c.this.now.get());
-            if undisturbed || c.woken_by_main.get() {
+            if undisturbed || c.went_on() {
                 p.left_ns.set(0);
             } else {
                 shorten_segment(c, p, elapsed);
@@ -171,7 +171,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn account_segment(&self, c: &Cpu, p: &Task) {
         let elapsed = c.segment.elapsed(c.this.now.get());
         shorten_segment(c, p, elapsed);
-        if c.mode.get() == CpuMode::User {
+        if c.mode() == CpuMode::User {
             self.evict(c, elapsed);
         }
     }
@@ -270,7 +270,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.charge(c, self.machine.paths.tick_ns);
         let path = self.set_lock_path(c, LockPath::Other);
         self.rq_lock(c, c);
-        if let Some(task) = c.curr.get() {
+        if let Some(task) = c.curr() {
             let p = self.task(task);
             if self.accounts {
                 p.account.tick(p.exec.get() == Exec::User);

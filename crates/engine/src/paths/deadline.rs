@@ -56,7 +56,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The deadline of what `rq` runs, if that is of the class.
     fn dl_curr(&self, rq: &Cpu) -> Option<u64> {
-        let p = self.task(rq.curr.get()?);
+        let p = self.task(rq.curr()?);
         (p.class.get() == Class::Deadline).then(|| p.dl.deadline.get())
     }
 
@@ -68,7 +68,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `earliest_dl.curr`: the earliest deadline on `rq`. Who blocks or is throttled does not count any more.
     pub(crate) fn dl_earliest(&self, rq: &Cpu) -> Option<u64> {
-        let curr = rq.curr.get().map(|task| self.task(task));
+        let curr = rq.curr().map(|task| self.task(task));
         let curr = curr.filter(|p| p.class.get() == Class::Deadline && p.dl.queued.get());
         let runs = curr.map(|p| p.dl.deadline.get());
         runs.into_iter().chain(self.dl_first(rq)).min()
@@ -334,7 +334,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `select_task_rq_dl()`: where it was, unless a task of the class runs there that goes before it or could not go
     /// elsewhere.
     pub(crate) fn select_task_rq_dl(&self, c: &Cpu, p: &Task, prev: CpuId) -> CpuId {
-        let curr = self.cpu(prev).curr.get().map(|task| self.task(task));
+        let curr = self.cpu(prev).curr().map(|task| self.task(task));
         let stays = |curr: &Task| {
             let is_later = p.dl.deadline.get() < curr.dl.deadline.get();
             curr.class.get() == Class::Deadline && (curr.affinity.nr() < 2 || !is_later)
@@ -368,7 +368,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `task_woken_dl()`.
     pub(crate) fn task_woken_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        let curr = rq.curr.get().map(|task| self.task(task));
+        let curr = rq.curr().map(|task| self.task(task));
         let waits = curr.is_some_and(|curr| {
             let goes_first = p.dl.deadline.get() < curr.dl.deadline.get();
             curr.class.get() == Class::Deadline && (curr.affinity.nr() < 2 || !goes_first)
@@ -397,7 +397,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return false;
             };
             self.sync(c);
-            let curr = rq.curr.get().map(|task| self.task(task));
+            let curr = rq.curr().map(|task| self.task(task));
             let gives_way =
                 |curr: &Task| curr.class.get() == Class::Deadline && curr.affinity.nr() > 1;
             let runs = self.dl_curr(rq);
@@ -439,7 +439,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else if deadline == runs && !rq.need_resched() {
             // check_preempt_equal_dl(): where only the current task could run elsewhere, it goes.
             let may_go = |p: &Task| p.affinity.nr() > 1 && self.find_later_rq(c, p).is_some();
-            let curr = rq.curr.get().map(|task| self.task(task));
+            let curr = rq.curr().map(|task| self.task(task));
             if curr.is_some_and(may_go) && !may_go(p) {
                 self.resched_curr(c, rq);
             }
@@ -513,7 +513,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `prio_changed_dl()`, and what `rt_mutex_setprio()` leaves to it: `p` is on `rq` with another deadline.
     pub(crate) fn prio_changed_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if rq.curr.get() == Some(p.id) {
+        if rq.curr() == Some(p.id) {
             if rq.id == c.id && c.is_online() {
                 self.pull_dl_task(c);
             }

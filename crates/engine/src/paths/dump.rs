@@ -43,7 +43,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_dump_cpu()`.
     fn scx_dump_cpu(&self, c: &Cpu, rq: &Cpu, context: DumpContext) {
-        let curr = rq.curr.get().map(|curr| self.task(curr));
+        let curr = rq.curr().map(|curr| self.task(curr));
         let mut runnable: Vec<(u64, &Task)> = self
             .tasks
             .iter()

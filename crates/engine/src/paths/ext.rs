@@ -155,7 +155,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if core_flags & enq::WAKEUP != 0 {
             rq.scx.begin_wakeup();
         }
-        if enq_flags & enq::RESTORE != 0 && rq.curr.get() == Some(p.id) {
+        if enq_flags & enq::RESTORE != 0 && rq.curr() == Some(p.id) {
             sticky_cpu = Some(rq.id);
         }
         if !p.queued.get() {

@@ -57,7 +57,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
-        let p = self.task(rq.curr.get()?);
+        let p = self.task(rq.curr()?);
         (p.class.get() == Class::Fair && p.on_rq() == OnRq::Queued).then_some(p)
     }
 
@@ -252,7 +252,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.place_entity(rq, p, initial);
         p.set_on_rq(OnRq::Queued);
-        if rq.curr.get() != Some(p.id) {
+        if rq.curr() != Some(p.id) {
             rq.fair.queue.borrow_mut().push(p.id);
         }
         // hrtick_update()
@@ -295,7 +295,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(p) = self.running_fair(c) {
             self.update_curr_fair(c, p);
             self.resched_curr(c, c);
-        } else if let Some(p) = c.curr.get().map(|task| self.task(task))
+        } else if let Some(p) = c.curr().map(|task| self.task(task))
             && p.class.get() == Class::Deadline
         {
             self.task_tick_dl(c, p, true);
@@ -316,7 +316,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.fair
             .load
             .update(c.this.now.get(), u64::from(p.load_weight()));
-        if rq.curr.get() == Some(p.id) {
+        if rq.curr() == Some(p.id) {
             if flags & deq::SLEEP == 0 {
                 self.update_curr_fair(c, p);
             } else {
@@ -452,7 +452,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn is_idle_for_fair(&self, cpu: CpuId) -> bool {
         let rq = self.cpu(cpu);
-        rq.curr.get().is_none() && rq.nr_running() == 0
+        rq.curr().is_none() && rq.nr_running() == 0
     }
 
     /// Whether a CPU is as good as idle for `p`: it has only tasks of SCHED_IDLE, and `p` is not one
@@ -827,8 +827,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let interval_ns = self.cpus.len() as u64 * 16 * 1_000_000;
         let every = interval_ns.div_ceil(self.costs.tick_period_ns);
         let has_fair = c
-            .curr
-            .get()
+            .curr()
             .is_some_and(|task| self.task(task).class.get() == Class::Fair);
         if has_fair && ticks.is_multiple_of(every) {
             self.rq_lock(c, c);

@@ -28,14 +28,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return None;
         }
         c.raise(irq::HOTPLUG);
-        if !matches!(c.wait.get(), Wait::Segment | Wait::Idle | Wait::Offline) {
+        if !matches!(c.waits_for(), Wait::Segment | Wait::Idle | Wait::Offline) {
             return None;
         }
-        if c.wait.get() == Wait::Segment {
+        if c.waits_for() == Wait::Segment {
             self.cancel_event(event.cpu, CpuEvent::Main);
         }
-        c.this.now.set(c.this.now.get().max(time));
-        c.woken_by_main.set(false);
+        c.interrupt(time);
         Some(event.cpu)
     }
 
@@ -89,7 +88,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         drop(idle);
         loop {
             self.push_tasks_off(c);
-            let Some(task) = c.curr.get() else { break };
+            let Some(task) = c.curr() else { break };
             // The stopper takes the CPU from the current task, wherever it is.
             // This CPU is not where it may go: where that is, is chosen when it has stopped.
             self.task(task).migration_dest.set(Some(c.id));
@@ -139,7 +138,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         self.set_mode(c, CpuMode::Idle);
-        c.wait.set(Wait::Offline);
+        c.wait_for(Wait::Offline);
         self.pause();
     }
 }

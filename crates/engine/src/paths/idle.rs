@@ -34,10 +34,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 (&both, false)
             }
         };
-        let exiting = c
-            .curr
-            .get()
-            .is_some_and(|curr| self.task(curr).exiting.get());
+        let exiting = c.curr().is_some_and(|curr| self.task(curr).exiting.get());
         let local_nr = c.local.nr();
         let prev_allowed = match cpus_allowed {
             Some(set) if !self.version.checks_affinity_of_previous_cpu() => set.contains(prev),
@@ -266,7 +263,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.life.scx_enabled() {
             return;
         }
-        if notify || c.curr.get().is_none() {
+        if notify || c.curr().is_none() {
             self.sync(c);
             let mut masks = self.idle.borrow_mut();
             if masks.enabled {

@@ -521,8 +521,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn goes_on(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
         let c = &self.cpus[cpu.index()];
-        c.this.now.set(c.this.now.get().max(time));
-        c.woken_by_main.set(true);
+        c.go_on(time);
         Some(cpu)
     }
 
@@ -664,22 +663,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn raise_on(&self, c: &Cpu, irq: u32, time: u64) -> Option<CpuId> {
         c.raise(irq);
-        match c.wait.get() {
+        match c.waits_for() {
             Wait::Segment => self.queue.cancel_main(c.id),
             Wait::Idle => {}
             // A task has come that is to go elsewhere.
             Wait::Offline if irq == crate::state::cpu::irq::RESCHED => {}
             Wait::Resume | Wait::Offline => return None,
         }
-        c.this.now.set(c.this.now.get().max(time));
-        c.woken_by_main.set(false);
+        c.interrupt(time);
         Some(c.id)
     }
 
     fn tick_due(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
         let c = &self.cpus[cpu.index()];
         // An idle CPU has no tick: leaving idle starts it again.
-        if c.curr.get().is_none() && c.wait.get() == Wait::Idle {
+        if c.curr().is_none() && c.waits_for() == Wait::Idle {
             return None;
         }
         let mut irqs = 0;
@@ -699,7 +697,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let all_idle = self
             .cpus
             .iter()
-            .all(|c| matches!(c.wait.get(), Wait::Idle | Wait::Offline) && !c.has_irq());
+            .all(|c| matches!(c.waits_for(), Wait::Idle | Wait::Offline) && !c.has_irq());
         let stuck = self.stuck.borrow().is_some();
         if all_idle && !stuck && !self.life.is_stopping() && self.population.nr_alive() > 0 {
             self.deadlocked();
@@ -780,7 +778,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets everything earlier happen first: something is.
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
-        c.wait.set(Wait::Resume);
+        c.wait_for(Wait::Resume);
         self.queue.wait_for_turn(c.id, c.this.now.get());
         self.pause();
     }
@@ -858,7 +856,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// From now on `c` spends its time on `mode`; returns what it was.
     #[inline]
     pub(crate) fn set_mode(&self, c: &Cpu, mode: CpuMode) -> CpuMode {
-        let before = c.mode.replace(mode);
+        let before = c.enter_mode(mode);
         if before != mode {
             self.record(c, TraceEvent::Mode(mode));
         }

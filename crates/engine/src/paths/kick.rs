@@ -38,8 +38,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The class of what `rq` runs now.
     pub(crate) fn curr_class(&self, rq: &Cpu) -> Class {
-        rq.curr
-            .get()
+        rq.curr()
             .map_or(Class::Idle, |task| self.task(task).class.get())
     }
 
@@ -108,7 +107,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `can_skip_idle_kick()`.
     fn can_skip_idle_kick(&self, rq: &Cpu) -> bool {
-        rq.curr.get().is_some() && !rq.scx.in_balance()
+        rq.curr().is_some() && !rq.scx.in_balance()
     }
 
     /// `scx_kick_cpu()`: notes the kick; an interrupt of this CPU carries it out.
@@ -168,7 +167,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if flags & kick::PREEMPT != 0
             && class == Class::Ext
-            && let Some(curr) = rq.curr.get()
+            && let Some(curr) = rq.curr()
         {
             self.set_slice(self.task(curr), 0);
         }

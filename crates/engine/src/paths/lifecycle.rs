@@ -24,7 +24,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         let c = &self.cpus[0];
-        let (now, carry, mode) = (c.this.now.get(), c.this.carry_ps.get(), c.mode.get());
+        let (now, carry, mode) = (c.this.now.get(), c.this.carry_ps.get(), c.mode());
         self.life.begin_alone();
         self.running.set(c.id);
         match fiber.resume(0) {
@@ -39,7 +39,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.life.end_alone();
         c.this.now.set(now);
         c.this.carry_ps.set(carry);
-        c.mode.set(mode);
+        c.enter_mode(mode);
     }
 
     /// Introduces the tasks that exist from the start, and loads the policy

@@ -53,7 +53,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c,
             Event::LockAcquired {
                 lock: LockId(lock.0),
-                path: c.lock_path.get(),
+                path: c.lock_path(),
                 waited: Duration::ZERO,
                 contended: false,
                 trylock,
@@ -70,7 +70,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return self.spin_lock(c, lock);
         }
         let since = c.this.now.get();
-        let path = c.lock_path.get();
+        let path = c.lock_path();
         self.record(
             c,
             Event::LockContended {
@@ -79,7 +79,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             },
         );
         // A CPU that spins outside of the scheduler, for the big kernel lock, spends no time of the scheduler's.
-        let spinning = match c.mode.get() {
+        let spinning = match c.mode() {
             CpuMode::Kernel => CpuMode::Kernel,
             _ => CpuMode::Spin,
         };
@@ -88,7 +88,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.read_line(c, line);
         self.begin_spin(c, lock);
         loop {
-            c.wait.set(Wait::Resume);
+            c.wait_for(Wait::Resume);
             self.pause();
             // Either the lock was handed over, or it is this CPU's turn to see that it is free.
             if self.locks.holder(lock) == Some(c.id) {
@@ -134,7 +134,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c,
             Event::LockTryFailed {
                 lock: LockId(lock.0),
-                path: c.lock_path.get(),
+                path: c.lock_path(),
             },
         );
         false
@@ -146,7 +146,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let locks = &self.locks;
         let next = |wanted: LockIx| {
             let holder = locks.holder(wanted)?;
-            (holder != c.id).then(|| self.cpu(holder).spins_for.get())?
+            (holder != c.id).then(|| self.cpu(holder).spins_for())?
         };
         // A circle without `c` has been found by who closed it.
         let chain = || std::iter::successors(Some(lock), |&at| next(at)).take(self.cpus.len());
@@ -174,7 +174,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Joins the spinners. Where the release is already known, the first one watches for it.
     fn begin_spin(&self, c: &Cpu, lock: LockIx) {
-        c.spins_for.set(Some(lock));
+        c.spin_for(lock);
         if let Some(links) = self.find_deadlock(c, lock) {
             self.policy_fault(format!("deadlock of locks: {links}"));
         }
@@ -271,14 +271,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let at = at.max(self.cpus[winner.index()].this.now.get());
         self.cpus[winner.index()].this.now.set(at);
-        self.cpus[winner.index()].spins_for.set(None);
+        self.cpus[winner.index()].end_spin();
         self.queue.add_turn(winner, at);
     }
 
     /// Takes the run queue lock of `rq`, where the machine's kernel has one.
     #[inline]
     pub(crate) fn rq_lock(&self, c: &Cpu, rq: &Cpu) {
-        match rq.rq_lock.get() {
+        match rq.rq_lock() {
             Some(lock) => self.spin_lock(c, lock),
             None => self.rq_lock_other(c, rq),
         }
@@ -297,7 +297,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Tries to take the run queue lock of `rq`.
     pub(crate) fn rq_trylock(&self, c: &Cpu, rq: &Cpu) -> bool {
         if self.machine.sched_ext.rq_locks {
-            let lock = rq.rq_lock.get().unwrap_or_else(|| self.new_rq_lock(rq));
+            let lock = rq.rq_lock().unwrap_or_else(|| self.new_rq_lock(rq));
             return self.spin_trylock(c, lock);
         }
         self.sync(c);
@@ -307,7 +307,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Releases the run queue lock of `rq`.
     #[inline]
     pub(crate) fn rq_unlock(&self, c: &Cpu, rq: &Cpu) {
-        if let Some(lock) = rq.rq_lock.get() {
+        if let Some(lock) = rq.rq_lock() {
             self.spin_unlock(c, lock);
         }
     }
@@ -317,13 +317,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let name = format!("rq{}", rq.id);
         let address = self.rq_address(rq.id);
         let lock = self.new_lock(address, &name, LockClass::KernelRq);
-        rq.rq_lock.set(Some(lock));
+        rq.make_rq_lock(lock);
         lock
     }
 
     /// Sets on whose behalf locks are taken from now on and returns the former value.
     pub(crate) fn set_lock_path(&self, c: &Cpu, path: LockPath) -> LockPath {
-        c.lock_path.replace(path)
+        c.enter_lock_path(path)
     }
 
     /// The instant at which `c` is.

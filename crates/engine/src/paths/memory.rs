@@ -1,13 +1,12 @@
 //! Computes the cost of going over memory for a task.
 
-use schedlab_machine::profile::Memory;
 use schedlab_trace::Recorder;
 use schedlab_workload::{Access, Touch};
 
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
-use crate::state::memory::Buffer;
+use crate::state::memory::Visit;
 use crate::state::task::Task;
 
 /// The cost of a touch on a machine.
@@ -63,9 +62,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ///
     /// The time is a hit for each line that is still in this CPU's cache, a miss for any other, and a
     /// cycle for each byte or pointer. Misses in order take `stream_ps`, as the CPU fetches lines ahead. A line that is
-    /// written crosses the bus twice. What is there is gone when the task was elsewhere, or when as much came into
-    /// the cache since then as it holds. A buffer that does not fit misses each time: its beginning is gone when
-    /// its end is there.
+    /// written crosses the bus twice.
     ///
     /// Model: hits are hits of the last private cache, whatever a smaller one would hold, and misses go to memory.
     /// No other task has the lines. Computation beside it takes nothing from the cache.
@@ -73,12 +70,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let memory = &self.machine.memory;
         let line_bytes = u64::from(memory.line_bytes.max(1));
         let way = way(&touch, line_bytes);
-        let misses = self.misses(c, p, &touch, &way, memory);
+        let visit = Visit {
+            buffer: touch.buffer,
+            bytes: touch.size_bytes.min(way.lines * line_bytes),
+            visits: way.visits,
+            lines: way.lines,
+        };
+        let misses = p.buffers.visit(c.id, &c.memory, memory.cache_bytes, &visit);
         let filled = misses.min(way.lines) * line_bytes;
-        c.filled_bytes.set(c.filled_bytes.get() + filled);
-        if let Some(buffer) = p.buffers.borrow_mut().get_mut(touch.buffer as usize) {
-            buffer.filled_bytes = c.filled_bytes.get();
-        }
+        p.buffers.fill(touch.buffer, &c.memory, filled);
         let (miss_ps, crossings) = match touch.access {
             Access::Chase { random: true, .. } => (memory.miss_ps, 1),
             Access::Chase { .. } | Access::Read => (memory.stream_ps.unwrap_or(memory.miss_ps), 1),
@@ -97,29 +97,5 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         };
         (ns, traffic)
-    }
-
-    /// Visits to lines that are not in the cache; those come.
-    fn misses(&self, c: &Cpu, p: &Task, touch: &Touch, way: &Way, memory: &Memory) -> u64 {
-        let mut buffers = p.buffers.borrow_mut();
-        let number = touch.buffer as usize;
-        if buffers.len() <= number {
-            buffers.resize(number + 1, Buffer::default());
-        }
-        let buffer = &mut buffers[number];
-        let bytes = touch
-            .size_bytes
-            .min(way.lines * u64::from(memory.line_bytes.max(1)));
-        let others = c.filled_bytes.get() - buffer.filled_bytes.min(c.filled_bytes.get());
-        if buffer.cpu != Some(c.id) || others + bytes > memory.cache_bytes {
-            buffer.lines = 0;
-        }
-        buffer.cpu = Some(c.id);
-        if bytes > memory.cache_bytes {
-            return way.visits;
-        }
-        let misses = way.visits.min(way.lines.saturating_sub(buffer.lines));
-        buffer.lines += misses;
-        misses
     }
 }

@@ -350,7 +350,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     fn task_running(&self, task: TaskId) -> bool {
         self.shared(|kernel, _| {
             let cpu = kernel.task(task).cpu.get();
-            kernel.cpu(cpu).curr.get() == Some(task)
+            kernel.cpu(cpu).curr() == Some(task)
         })
     }
 
@@ -361,7 +361,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     fn cpu_curr(&self, cpu: i32) -> Option<TaskId> {
         self.shared(|kernel, _| {
             if kernel.cpu_valid(cpu, "") {
-                kernel.cpu(CpuId(cpu as u32)).curr.get()
+                kernel.cpu(CpuId(cpu as u32)).curr()
             } else {
                 None
             }
@@ -369,7 +369,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
     }
 
     fn own_task(&self) -> Option<TaskId> {
-        self.cpu.curr.get()
+        self.cpu.curr()
     }
 
     fn locked_rq(&self) -> i64 {
@@ -582,7 +582,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(always)]
     fn enter_sched_mode(&self, c: &Cpu) {
-        if c.mode.get() != CpuMode::Sched {
+        if c.mode() != CpuMode::Sched {
             self.change_to_sched_mode(c);
         }
     }

@@ -229,7 +229,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn set_inherited(&self, c: &Cpu, rq: &Cpu, p: &Task, inherits: Inherited) {
         let (old_prio, old) = (p.prio(), p.inherited.replace(inherits));
         let (prio, class) = (p.prio(), self.class_of(p));
-        if rq.id != c.id && rq.curr.get() == Some(p.id) && prio > old_prio {
+        if rq.id != c.id && rq.curr() == Some(p.id) && prio > old_prio {
             // It runs, has released something and is about to lower itself.
             p.inherited.set(old);
         } else if class == p.class.get() && class < Class::Rt {

@@ -28,7 +28,7 @@ const MAX_TRIES: u32 = 3;
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Priority of what `rq` runs: 0 below the real-time class, [`ABOVE`] for a deadline task.
     fn rt_curr_priority(&self, rq: &Cpu) -> u8 {
-        rq.curr.get().map_or(0, |task| {
+        rq.curr().map_or(0, |task| {
             let p = self.task(task);
             match p.class.get() {
                 Class::Rt => p.rt_priority(),
@@ -51,7 +51,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return ABOVE;
         }
         let stays = |task| self.task(task).on_rq() == OnRq::Queued;
-        let runs = if rq.curr.get().is_some_and(stays) {
+        let runs = if rq.curr().is_some_and(stays) {
             self.rt_curr_priority(rq)
         } else {
             0
@@ -88,7 +88,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.rt_slice_left_ticks.get() == 0 {
             p.rt_slice_left_ticks.set(self.rr_slice_ticks());
         }
-        if rq.curr.get() != Some(p.id) {
+        if rq.curr() != Some(p.id) {
             let head = flags & enq::HEAD != 0;
             let place = if head { Place::First } else { Place::Last };
             self.rt_insert(rq, p, place);
@@ -164,7 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `select_task_rq_rt()`: where it was unless something runs there that is as high or could not go
     /// elsewhere; then the CPU that runs the lowest.
     pub(crate) fn select_task_rq_rt(&self, _c: &Cpu, p: &Task, prev: CpuId) -> CpuId {
-        let curr = self.cpu(prev).curr.get().map(|task| self.task(task));
+        let curr = self.cpu(prev).curr().map(|task| self.task(task));
         let stays = |curr: &Task| {
             let bound = curr.affinity.nr() < 2;
             curr.class.get() == Class::Rt && (bound || curr.rt_priority() >= p.rt_priority())
@@ -263,7 +263,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `prio_changed_rt()`: `p` had the priority `old` before. A waiting task preempts; a running one makes way.
     pub(crate) fn prio_changed_rt(&self, c: &Cpu, rq: &Cpu, p: &Task, old: u8) {
-        if rq.curr.get() != Some(p.id) {
+        if rq.curr() != Some(p.id) {
             if p.rt_priority() > self.rt_curr_priority(rq) {
                 self.resched_curr(c, rq);
             }
@@ -292,7 +292,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// and it is pushed away.
     fn check_preempt_equal_prio(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let may_go = |p: &Task| self.find_lowest_rq(p).is_some();
-        let curr = rq.curr.get().map(|task| self.task(task));
+        let curr = rq.curr().map(|task| self.task(task));
         if curr.is_some_and(may_go) && !may_go(p) {
             rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
             self.rt_insert(rq, p, Place::First);

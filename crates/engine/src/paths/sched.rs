@@ -150,7 +150,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.machine.sched_ext.rq_locks {
             c.set_need_resched(false);
         }
-        let prev = c.curr.get().map(|task| self.task(task));
+        let prev = c.curr().map(|task| self.task(task));
         let mut prev_state = PrevState::Preempted;
         if let Some(p) = prev {
             if p.yielded.replace(false) {
@@ -307,7 +307,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if is_same(prev, next) && !stopper {
             return next;
         }
-        c.chosen.set(next.map(|p| p.id));
+        c.choose(next.map(|p| p.id));
         let target = NextTask {
             class: next.map_or(Class::Idle, |p| p.class.get()),
             task: next.map(|p| p.id),
@@ -327,7 +327,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Some(p) => self.set_next_task(c, p),
         }
-        c.chosen.set(None);
+        c.choose(None);
         next
     }
 
@@ -415,7 +415,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.account.arrive(now);
             }
         }
-        c.curr.set(next.map(|p| p.id));
+        c.switch_to(next.map(|p| p.id));
         let paths = &self.machine.paths;
         self.charge(c, paths.switch_ns);
         if let Some(p) = next {
@@ -430,7 +430,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.switches.set(self.switches.get().wrapping_add(1));
             self.write_line(c, p.line, 0);
             if let Some(mm) = p.address_space
-                && c.last_mm.replace(Some(mm)) != Some(mm)
+                && c.switch_mm(mm)
             {
                 self.charge(c, paths.switch_mm_ns);
             }
@@ -552,7 +552,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// queue, `change` is made, it comes back.
     pub(crate) fn change_on(&self, c: &Cpu, rq: &Cpu, p: &Task, change: Change) {
         let is_queued = p.on_rq() == OnRq::Queued;
-        let runs = rq.curr.get() == Some(p.id) && is_queued;
+        let runs = rq.curr() == Some(p.id) && is_queued;
         let old_class = p.class.get();
         let (old_rt_priority, old_level) = (p.rt_priority(), level(p));
         let old = (p.policy.get(), p.inherited.get());
@@ -725,13 +725,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn is_queued_on(&self, p: &Task, rq: &Cpu) -> bool {
         p.on_rq() == OnRq::Queued
             && p.cpu.get() == rq.id
-            && rq.curr.get() != Some(p.id)
+            && rq.curr() != Some(p.id)
             && !self.is_chosen(p, rq)
     }
 
     /// Whether `rq` has chosen `p` without the lock that keeps others off until it runs.
     pub(crate) fn is_chosen(&self, p: &Task, rq: &Cpu) -> bool {
-        !self.machine.sched_ext.rq_locks && rq.chosen.get() == Some(p.id)
+        !self.machine.sched_ext.rq_locks && rq.has_chosen(p.id)
     }
 
     /// All runnable tasks of `rq` but the running one, in the order of their numbers.

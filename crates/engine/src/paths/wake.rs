@@ -127,8 +127,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn wait_on_cpu(&self, c: &Cpu, p: &Task) {
         let mode = self.set_mode(c, CpuMode::Spin);
         p.on_cpu_awaited.set(true);
-        c.awaits_off_cpu.set(Some(p.id));
-        c.wait.set(Wait::Resume);
+        c.await_off_cpu(p.id);
+        c.wait_for(Wait::Resume);
         self.pause();
         self.set_mode(c, mode);
     }
@@ -136,8 +136,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `p` is off its CPU at the local time of `c`: waiters for that go on.
     pub(crate) fn wake_on_cpu_waiters(&self, c: &Cpu, p: &Task) {
         for waiter in &self.cpus {
-            if waiter.awaits_off_cpu.get() == Some(p.id) {
-                waiter.awaits_off_cpu.set(None);
+            if waiter.awaits_off_cpu(p.id) {
+                waiter.end_spin();
                 let at = c.this.now.get().max(waiter.this.now.get());
                 waiter.this.now.set(at);
                 self.queue.add_turn(waiter.id, at);

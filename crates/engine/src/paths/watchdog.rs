@@ -70,7 +70,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if self.is_local(dsq) {
             let rq = self.cpu(CpuId(dsq));
-            let runs = match rq.curr.get().map(|task| self.task(task)) {
+            let runs = match rq.curr().map(|task| self.task(task)) {
                 Some(other) if other.is_realtime() => {
                     format!("runs {}, of a higher class", other.label())
                 }

@@ -15,6 +15,7 @@ use crate::state::expired::Expired;
 use crate::state::fair::FairRq;
 use crate::state::kick::Kicks;
 use crate::state::lock::{Held, LockIx};
+use crate::state::memory::Cache;
 use crate::state::op::OpUnderWay;
 use crate::state::rt::RtRq;
 use crate::state::scx::ScxRq;
@@ -52,6 +53,15 @@ pub(crate) enum Wait {
     Idle,
     /// To come online.
     Offline,
+}
+
+/// What a CPU spins for: one thing at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Spin {
+    Nothing,
+    Lock(LockIx),
+    /// That this task is off its CPU.
+    OffCpu(TaskId),
 }
 
 /// The reasons that keep a CPU from going on with its task: one bit each, so that one comparison finds any of them.
@@ -93,14 +103,16 @@ pub(crate) struct Cpu {
     pub this: ThisCpu,
     /// That of its core.
     pub cache: CacheIx,
-    pub rq_lock: Cell<Option<LockIx>>,
-    pub curr: Cell<Option<TaskId>>,
+    /// Its run queue's lock, once that has been taken.
+    rq_lock: Cell<Option<LockIx>>,
+    curr: Cell<Option<TaskId>>,
     /// Tasks on this run queue, the running one included.
     nr_running: Cell<u32>,
-    pub mode: Cell<CpuMode>,
-    pub wait: Cell<Wait>,
-    pub lock_path: Cell<LockPath>,
-    pub woken_by_main: Cell<bool>,
+    mode: Cell<CpuMode>,
+    wait: Cell<Wait>,
+    lock_path: Cell<LockPath>,
+    /// What it waited for has come to its end; an interrupt did not come before.
+    woken_by_main: Cell<bool>,
     /// It is to be marked as soon as it has chosen its next task.
     mark_next: Cell<bool>,
     /// It slept since it last ran the scheduler.
@@ -120,27 +132,25 @@ pub(crate) struct Cpu {
 
     /// The task that is about to run, and still on its queue. Without run queue locks no other CPU takes it from
     /// there.
-    pub chosen: Cell<Option<TaskId>>,
+    chosen: Cell<Option<TaskId>>,
     /// The local DSQ.
     pub local: Dsq,
     pub deferred: Deferred,
     pub kicks: Kicks,
-    pub last_mm: Cell<Option<u32>>,
+    /// The address space that it used last.
+    last_mm: Cell<Option<u32>>,
     pub dispatch: Dispatch,
     pub expired: Expired,
 
     // The rest is seldom looked at.
     pub node: u32,
-    pub distribute_prev: Cell<u32>,
-    /// The lock that it waits for.
-    pub spins_for: Cell<Option<LockIx>>,
-    /// Spins until this task is off its CPU.
-    pub awaits_off_cpu: Cell<Option<TaskId>>,
+    /// The last answer of [`Cpu::any_and_distribute`].
+    distribute_prev: Cell<u32>,
+    spin: Cell<Spin>,
     pub rt: RtRq,
     pub fair: FairRq,
     pub dl: DlRq,
-    /// Bytes of buffers that came into the cache so far.
-    pub filled_bytes: Cell<u64>,
+    pub memory: Cache,
 }
 
 /// The fields that nearly every function reads lie in two lines of the host's cache.
@@ -164,13 +174,12 @@ impl Cpu {
             expired: Expired::default(),
             lock_path: Cell::new(LockPath::Other),
             rq_lock: Cell::new(None),
-            spins_for: Cell::new(None),
+            spin: Cell::new(Spin::Nothing),
             curr: Cell::new(None),
             chosen: Cell::new(None),
             next_class: Cell::new(Class::Idle),
             nr_running: Cell::new(0),
             rt: RtRq::default(),
-            awaits_off_cpu: Cell::new(None),
             fair: FairRq::default(),
             dl: DlRq::default(),
             local: Dsq::local(id),
@@ -183,7 +192,7 @@ impl Cpu {
             held: Held::default(),
             segment: Segment::default(),
             last_mm: Cell::new(None),
-            filled_bytes: Cell::new(0),
+            memory: Cache::default(),
         }
     }
 
@@ -313,6 +322,125 @@ impl Cpu {
     #[inline(always)]
     pub fn end_idle(&self) -> bool {
         self.was_idle.replace(false)
+    }
+
+    /// The task that runs here, `None` if it is the idle task (`rq->curr`).
+    #[inline(always)]
+    pub fn curr(&self) -> Option<TaskId> {
+        self.curr.get()
+    }
+
+    /// `context_switch()` to `next`.
+    #[inline(always)]
+    pub fn switch_to(&self, next: Option<TaskId>) {
+        self.curr.set(next);
+    }
+
+    /// `switch_mm()`. Returns whether it used another address space before.
+    #[inline(always)]
+    pub fn switch_mm(&self, mm: u32) -> bool {
+        self.last_mm.replace(Some(mm)) != Some(mm)
+    }
+
+    /// It is about to run `next`, or does now (`None`).
+    #[inline(always)]
+    pub fn choose(&self, next: Option<TaskId>) {
+        self.chosen.set(next);
+    }
+
+    /// Whether it is about to run `task`.
+    pub fn has_chosen(&self, task: TaskId) -> bool {
+        self.chosen.get() == Some(task)
+    }
+
+    #[inline(always)]
+    pub fn mode(&self) -> CpuMode {
+        self.mode.get()
+    }
+
+    /// It spends its time on `mode` now. Returns what it was.
+    #[inline(always)]
+    pub fn enter_mode(&self, mode: CpuMode) -> CpuMode {
+        self.mode.replace(mode)
+    }
+
+    #[inline(always)]
+    pub fn lock_path(&self) -> LockPath {
+        self.lock_path.get()
+    }
+
+    /// Locks are taken on behalf of `path` now. Returns what it was.
+    #[inline(always)]
+    pub fn enter_lock_path(&self, path: LockPath) -> LockPath {
+        self.lock_path.replace(path)
+    }
+
+    #[inline(always)]
+    pub fn rq_lock(&self) -> Option<LockIx> {
+        self.rq_lock.get()
+    }
+
+    /// Its run queue's lock is taken for the first time.
+    pub fn make_rq_lock(&self, lock: LockIx) {
+        self.rq_lock.set(Some(lock));
+    }
+
+    /// It spins for `lock`.
+    pub fn spin_for(&self, lock: LockIx) {
+        self.spin.set(Spin::Lock(lock));
+    }
+
+    pub fn spins_for(&self) -> Option<LockIx> {
+        match self.spin.get() {
+            Spin::Lock(lock) => Some(lock),
+            Spin::Nothing | Spin::OffCpu(_) => None,
+        }
+    }
+
+    /// It spins until `task` is off its CPU.
+    pub fn await_off_cpu(&self, task: TaskId) {
+        self.spin.set(Spin::OffCpu(task));
+    }
+
+    pub fn awaits_off_cpu(&self, task: TaskId) -> bool {
+        self.spin.get() == Spin::OffCpu(task)
+    }
+
+    /// What it spins for has come.
+    pub fn end_spin(&self) {
+        self.spin.set(Spin::Nothing);
+    }
+
+    /// The event for which it waits, or waited last.
+    #[inline(always)]
+    pub fn waits_for(&self) -> Wait {
+        self.wait.get()
+    }
+
+    /// It is about to wait for `event`, or has waited and is in the kernel ([`Wait::Resume`]).
+    #[inline(always)]
+    pub fn wait_for(&self, event: Wait) {
+        self.wait.set(event);
+    }
+
+    /// It goes on at `time`, at which what it waited for comes to its end.
+    #[inline(always)]
+    pub fn go_on(&self, time: u64) {
+        self.this.now.set(self.this.now.get().max(time));
+        self.woken_by_main.set(true);
+    }
+
+    /// It goes on at `time`, before that end.
+    #[inline(always)]
+    pub fn interrupt(&self, time: u64) {
+        self.this.now.set(self.this.now.get().max(time));
+        self.woken_by_main.set(false);
+    }
+
+    /// Whether it went on at that end.
+    #[inline(always)]
+    pub fn went_on(&self) -> bool {
+        self.woken_by_main.get()
     }
 
     /// It is in the midst of a path of the kernel.

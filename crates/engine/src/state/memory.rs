@@ -1,14 +1,72 @@
-//! State of a task's memory.
+//! State of memory: which of a task's buffers are in a CPU's cache.
+
+use std::cell::{Cell, RefCell};
 
 use schedlab_trace::CpuId;
 
+/// A CPU's part.
+#[derive(Default)]
+pub(crate) struct Cache {
+    /// Bytes of buffers that came into it so far.
+    filled_bytes: Cell<u64>,
+}
+
 /// The part of a task's buffer that is in a cache.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Buffer {
+struct Buffer {
     /// The CPU whose cache it is.
-    pub cpu: Option<CpuId>,
+    cpu: Option<CpuId>,
     /// The amount that had come into that cache when the buffer was last touched.
-    pub filled_bytes: u64,
+    filled_bytes: u64,
     /// Lines of the buffer that are there.
+    lines: u64,
+}
+
+/// A touch of a buffer.
+pub(crate) struct Visit {
+    pub buffer: u32,
+    /// The part of the buffer that it goes over.
+    pub bytes: u64,
+    /// Lines that it goes to, one after another, …
+    pub visits: u64,
+    /// … and how many of them are different ones, of all that the buffer's touches go to.
     pub lines: u64,
+}
+
+/// A task's part: of each buffer that it has touched, where it lies.
+#[derive(Default)]
+pub(crate) struct Buffers(RefCell<Vec<Buffer>>);
+
+impl Buffers {
+    /// Carries out a visit on `cpu`, whose `cache` holds `cache_bytes`. Returns how many lines are not there; those come.
+    ///
+    /// What is there is gone when the task was elsewhere, or when as much came into the cache since then as it holds. A
+    /// buffer that does not fit misses each time: its beginning is gone when its end is there.
+    pub fn visit(&self, cpu: CpuId, cache: &Cache, cache_bytes: u64, visit: &Visit) -> u64 {
+        let mut buffers = self.0.borrow_mut();
+        let number = visit.buffer as usize;
+        if buffers.len() <= number {
+            buffers.resize(number + 1, Buffer::default());
+        }
+        let buffer = &mut buffers[number];
+        let others = cache.filled_bytes.get().saturating_sub(buffer.filled_bytes);
+        if buffer.cpu != Some(cpu) || others + visit.bytes > cache_bytes {
+            buffer.lines = 0;
+        }
+        buffer.cpu = Some(cpu);
+        if visit.bytes > cache_bytes {
+            return visit.visits;
+        }
+        let misses = visit.visits.min(visit.lines.saturating_sub(buffer.lines));
+        buffer.lines += misses;
+        misses
+    }
+
+    /// So many bytes of a buffer have come into `cache`.
+    pub fn fill(&self, buffer: u32, cache: &Cache, bytes: u64) {
+        cache.filled_bytes.set(cache.filled_bytes.get() + bytes);
+        if let Some(buffer) = self.0.borrow_mut().get_mut(buffer as usize) {
+            buffer.filled_bytes = cache.filled_bytes.get();
+        }
+    }
 }

@@ -183,8 +183,7 @@ pub(crate) struct Task {
     /// The attributes that it has from the waiters for its mutexes.
     pub inherited: Cell<Inherited>,
     pub pi: crate::state::pi::Holder,
-    /// Of each buffer that it has touched, where it lies.
-    pub buffers: RefCell<Vec<crate::state::memory::Buffer>>,
+    pub buffers: crate::state::memory::Buffers,
     /// Of the message that it is writing.
     pub message_buffer: Cell<Option<crate::state::shared::Buffer>>,
     pub rng: RefCell<Rng>,
@@ -263,7 +262,7 @@ impl Task {
             traffic: Cell::new(0),
             last_action_at: Cell::new(u64::MAX),
             cache_cpu: Cell::new(None),
-            buffers: RefCell::new(Vec::new()),
+            buffers: crate::state::memory::Buffers::default(),
             message_buffer: Cell::new(None),
             behaviour: RefCell::new(Some(spec.behaviour)),
             rng: RefCell::new(rng),

@@ -256,7 +256,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Ends the slice of the current task of `rq` in favour of `p`.
     fn preempt_ext_curr(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if let Some(curr) = rq.curr.get()
+        if let Some(curr) = rq.curr()
             && curr != p.id
             && self.task(curr).class.get() == Class::Ext
         {
