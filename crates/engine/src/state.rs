@@ -22,6 +22,7 @@ pub(crate) mod online;
 pub(crate) mod op;
 pub(crate) mod pi;
 pub(crate) mod population;
+pub(crate) mod program;
 pub(crate) mod rt;
 pub(crate) mod scx;
 pub(crate) mod segment;

@@ -32,7 +32,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return speed;
         }
         let llc = self.machine.topology.cpu(c.id).llc;
-        let (more, of) = self.machine.overflow(p.working_set_bytes, llc);
+        let (more, of) = self.machine.overflow(p.working_set.bytes, llc);
         // No more than `speed`, so it fits; a task that is slowed down without end goes on.
         ((u128::from(speed) * of / (of + more)) as u32).max(1)
     }
@@ -40,7 +40,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// How fast `c` runs `p` in user mode beside what runs now, its bus included.
     pub(crate) fn user_speed(&self, c: &Cpu, p: &Task) -> u32 {
         let speed = self.speed(c, p, true);
-        match p.traffic.get() {
+        match p.program.traffic() {
             0 => speed,
             _ => self.traffic.limited(c.id, speed),
         }
@@ -57,7 +57,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let p = self.task(task);
                 let speed = self.speed(s, p, true);
                 asked = true;
-                shares_change |= self.traffic.ask(sibling, p.traffic.get(), speed);
+                shares_change |= self.traffic.ask(sibling, p.program.traffic(), speed);
             }
         }
         self.speeds_changed(c, &c.slowed_by);
@@ -79,7 +79,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.account_segment(s, p);
             let speed = self.user_speed(s, p);
             s.segment.change_speed(speed);
-            let end = s.this.now.get() + wall_ns(p.left_ns.get(), speed);
+            let end = s.this.now.get() + wall_ns(p.program.left_ns(), speed);
             self.set_event(other, CpuEvent::Main, end);
         }
     }
@@ -89,7 +89,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn ask_bus(&self, c: &Cpu, p: &Task, is_user: bool) {
         c.segment.ask_bus(is_user);
         let (lines_per_ms, speed) = match is_user {
-            true => (p.traffic.get(), self.speed(c, p, true)),
+            true => (p.program.traffic(), self.speed(c, p, true)),
             false => (0, 0),
         };
         let shares_change = self.traffic.ask(c.id, lines_per_ms, speed);
@@ -129,7 +129,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 llc.unwrap_or(0).max(own)
             }
         };
-        p.working_set_bytes.min(holds) * per_kb / 1_024
+        p.working_set.bytes.min(holds) * per_kb / 1_024
     }
 
     /// Returns the cost of a KB of memory for the node of `cpu`, which may lie on another node.

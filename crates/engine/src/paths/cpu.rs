@@ -8,7 +8,8 @@ use crate::paths::kernel::Kernel;
 use crate::state::costs::wall_ns;
 use crate::state::cpu::{Cpu, Wait, irq};
 use crate::state::event_queue::CpuEvent;
-use crate::state::task::{Class, Exec, Task, TaskState};
+use crate::state::program::Exec;
+use crate::state::task::{Class, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The life of a CPU. Interrupts first, then the scheduler, then the current task.
@@ -64,7 +65,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a resched mark is honoured where the task is now.
     fn may_preempt(&self, p: &Task) -> bool {
-        self.machine.preemptible_kernel || matches!(p.exec.get(), Exec::Next | Exec::User)
+        self.machine.preemptible_kernel || matches!(p.program.exec(), Exec::Next | Exec::User)
     }
 
     fn idle_wait(&self, c: &Cpu) {
@@ -91,7 +92,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return self.pause();
         }
         loop {
-            match p.exec.get() {
+            match p.program.exec() {
                 Exec::Next => self.next_action(c, p),
                 Exec::User | Exec::Kernel => self.segment(c, p),
                 // Another task may run when this one has blocked.
@@ -106,16 +107,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Spends the task's `left_ns`, or the part that an interrupt leaves.
     #[inline(always)]
     fn segment(&self, c: &Cpu, p: &Task) {
-        let is_user = p.exec.get() == Exec::User;
-        let (mode, next) = if is_user {
-            (CpuMode::User, Exec::Next)
-        } else {
-            (CpuMode::Kernel, Exec::Effect)
-        };
-        self.set_mode(c, mode);
-        let left = p.left_ns.get();
+        let is_user = p.program.exec() == Exec::User;
+        self.set_mode(
+            c,
+            if is_user {
+                CpuMode::User
+            } else {
+                CpuMode::Kernel
+            },
+        );
+        let left = p.program.left_ns();
         if left > 0 {
-            let asks = is_user && p.traffic.get() > 0;
+            let asks = is_user && p.program.traffic() > 0;
             if asks && !self.asks_bus(c, p) {
                 return;
             }
@@ -139,7 +142,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             let elapsed = c.segment.elapsed(c.this.now.get());
             if undisturbed || c.went_on() {
-                p.left_ns.set(0);
+                p.program.finish_stretch();
             } else {
                 shorten_segment(c, p, elapsed);
             }
@@ -150,9 +153,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.ask_bus(c, p, false);
             }
         }
-        if p.left_ns.get() == 0 {
-            p.exec.set(next);
-        }
+        p.program.leave_stretch(is_user);
     }
 
     /// The application begins to use the bus, unless something else is to be done first. Returns whether it does.
@@ -273,7 +274,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(task) = c.curr() {
             let p = self.task(task);
             if self.accounts {
-                p.account.tick(p.exec.get() == Exec::User);
+                p.account.tick(p.program.exec() == Exec::User);
             }
             match p.class.get() {
                 Class::Ext => self.task_tick_scx(c, p),
@@ -321,5 +322,5 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 #[inline(always)]
 fn shorten_segment(c: &Cpu, p: &Task, elapsed: u64) {
     let done = c.segment.cut(c.this.now.get(), elapsed);
-    p.left_ns.set(p.left_ns.get().saturating_sub(done));
+    p.program.shorten(done);
 }

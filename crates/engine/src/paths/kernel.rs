@@ -986,9 +986,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let summary = self.summary.into_inner().expect("made by close()");
         let mut counters = self.counters.into_inner();
         for task in self.tasks.iter() {
-            if let Some(behaviour) = task.behaviour.borrow_mut().take() {
-                behaviour.report(&mut counters);
-            }
+            task.program.end(&mut counters);
         }
         // The workload ended: the loader of the policy has unloaded it.
         let exit = self.exit.into_inner();

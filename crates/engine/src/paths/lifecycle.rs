@@ -312,10 +312,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.life.is_policy_dead() {
             self.policy.drop_task(p.id);
         }
-        if let Some(behaviour) = p.behaviour.borrow_mut().take() {
-            behaviour.report(&mut self.counters.borrow_mut());
-        }
-        p.action.borrow_mut().take();
+        p.program.end(&mut self.counters.borrow_mut());
         self.last_exit
             .set(self.last_exit.get().max(c.this.now.get()));
         self.is_gone(p);

@@ -63,7 +63,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(later) = queue.next(&next.node) {
             self.prefetch_task(later);
         }
-        if let Some(behaviour) = next.behaviour.borrow().as_deref() {
+        if let Some(behaviour) = next.program.behaviour().as_deref() {
             prefetch(behaviour);
         }
         prefetch(cache.kept_of(next.line));

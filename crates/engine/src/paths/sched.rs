@@ -436,11 +436,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             if let Some(from) = p.last_cpu.replace(Some(c.id))
                 && from != c.id
-                && p.exec.get() == crate::state::task::Exec::User
+                && p.program.exec() == crate::state::program::Exec::User
             {
-                p.cache_cpu.set(Some(c.id));
-                p.left_ns
-                    .set(p.left_ns.get() + self.refill_ns(p, from, c.id));
+                p.working_set.come_to(c.id);
+                p.program.extend(self.refill_ns(p, from, c.id));
             }
         }
         if prev.is_none() {

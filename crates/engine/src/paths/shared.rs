@@ -129,7 +129,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for &line in buffers.borrow().lines(buffer) {
             self.write_line(c, line, 0);
         }
-        p.message_buffer.set(Some(buffer));
+        p.program.write_into(buffer);
     }
 
     /// Reads messages and frees their buffers.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use schedlab_machine::{KernelPath, Timers, address};
 use schedlab_trace::{CpuMode, Event, Instant, LockClass, Recorder, TaskId};
-use schedlab_workload::{Action, Context, ObjectId, Outcome, TaskSpec};
+use schedlab_workload::{Action, ObjectId, Outcome, TaskSpec};
 
 use crate::contract::consts::wake;
 use crate::contract::policy::Policy;
@@ -19,7 +19,7 @@ use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
 use crate::state::object::Object;
 use crate::state::shared::Buffer;
-use crate::state::task::{Class, Exec, Task, TaskState};
+use crate::state::task::{Class, Task, TaskState};
 
 /// How an effect ended.
 pub(crate) enum Effect {
@@ -92,51 +92,31 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     pub(crate) fn next_action(&self, c: &Cpu, p: &Task) {
         self.sync(c);
-        let action = {
-            let mut behaviour = p.behaviour.borrow_mut();
-            let behaviour = behaviour
-                .as_mut()
-                .expect("a task that runs has a behaviour");
-            let mut rng = p.rng.borrow_mut();
-            loop {
-                let mut context = Context {
-                    now: self.now(c),
-                    outcome: p.outcome.replace(Outcome::Done),
-                    cpu: c.id,
-                    rng: &mut rng,
-                };
-                let action = behaviour.next(&mut context);
-                if !self.count_action(c, p, &action) {
-                    return;
-                }
-                let Action::Work(n) = action else {
-                    break action;
-                };
-                self.work.set(self.work.get() + u64::from(n));
-                self.record(c, Event::Work { task: p.id, n });
-                // It takes no time, so the next action comes at once, unless something came up before it.
-                if c.is_called_off() {
-                    return;
-                }
+        let action = loop {
+            let action = p.program.next(self.now(c), c.id);
+            if !self.count_action(c, p, &action) {
+                return;
+            }
+            let Action::Work(n) = action else {
+                break action;
+            };
+            self.work.set(self.work.get() + u64::from(n));
+            self.record(c, Event::Work { task: p.id, n });
+            // It takes no time, so the next action comes at once, unless something came up before it.
+            if c.is_called_off() {
+                return;
             }
         };
         match action {
             Action::Compute(time) => {
-                p.left_ns.set(time.ns() + self.initial_refill(c, p));
-                p.traffic.set(self.costs.traffic);
-                p.exec.set(Exec::User);
+                let ns = time.ns() + self.initial_refill(c, p);
+                p.program.compute(ns, self.costs.traffic);
             }
-            Action::Sleep(_) => self.enter_kernel(p, self.machine.paths.syscall_ns, action),
+            Action::Sleep(_) => p
+                .program
+                .enter_kernel(self.machine.paths.syscall_ns, action),
             action => self.begin_action(c, p, action),
         }
-    }
-
-    /// From here `kernel_ns` of a system call go by, then the action takes effect.
-    #[inline(always)]
-    fn enter_kernel(&self, p: &Task, kernel_ns: u64, action: Action) {
-        p.left_ns.set(kernel_ns);
-        *p.action.borrow_mut() = Some(action);
-        p.exec.set(Exec::Kernel);
     }
 
     /// Begins an action that is not one of the commonest.
@@ -146,9 +126,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let kernel_ns = match &action {
             Action::Touch(touch) => {
                 let (ns, traffic) = self.touch(c, p, *touch);
-                p.left_ns.set(ns);
-                p.traffic.set(traffic);
-                p.exec.set(Exec::User);
+                p.program.compute(ns, traffic);
                 return;
             }
             Action::Begin => {
@@ -227,31 +205,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             | Action::SetClass(_) => paths.syscall_ns,
             Action::Compute(_) | Action::Work(_) => unreachable!("begun by next_action()"),
         };
-        self.enter_kernel(p, kernel_ns, action);
+        p.program.enter_kernel(kernel_ns, action);
     }
 
     /// Bounds actions without time. Returns whether the task may go on.
     #[inline(always)]
     fn count_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
-        if p.last_action_at.replace(c.this.now.get()) != c.this.now.get() {
-            p.idle_actions.set(0);
+        let nr_actions = p.program.count_action(c.this.now.get());
+        if nr_actions <= self.limits.zero_time_actions {
             return true;
         }
-        let idle_actions = p.idle_actions.get() + 1;
-        p.idle_actions.set(idle_actions);
-        if idle_actions <= self.limits.zero_time_actions {
-            return true;
-        }
-        self.too_many_actions(c, p, action);
+        self.too_many_actions(c, p, action, nr_actions);
         false
     }
 
     /// The task does nothing but act without time.
     #[cold]
-    fn too_many_actions(&self, c: &Cpu, p: &Task, action: &Action) {
+    fn too_many_actions(&self, c: &Cpu, p: &Task, action: &Action, actions: u32) {
         self.fail(WorkloadFailure::ZeroTimeLoop {
             task: p.label(),
-            actions: p.idle_actions.get(),
+            actions,
             last: action_name(action).to_owned(),
         });
         // Time goes on, so that the run can end.
@@ -313,8 +286,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if free {
                 *owner = Some(p.id);
             }
-            p.outcome
-                .set(if free { Outcome::Taken } else { Outcome::Busy });
+            p.program
+                .tell(if free { Outcome::Taken } else { Outcome::Busy });
         } else {
             *owner = None;
         }
@@ -380,8 +353,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             object: object.0,
             is,
         });
-        p.exec.set(Exec::User);
-        p.left_ns.set(1_000);
+        p.program.compute_instead(1_000);
     }
 
     /// The action under way takes effect, at the end of its kernel time or when it is tried again.
@@ -389,14 +361,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn take_effect(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Kernel);
         self.sync(c);
-        let mut action = p.action.borrow_mut();
-        if let Some(Action::Sleep(time)) = *action {
-            *action = None;
-            drop(action);
+        if let Some(time) = p.program.take_sleep() {
             let until = self.now(c) + time;
             self.sleep_until(c, p, until);
         } else {
-            drop(action);
             self.take_other_effect(c, p);
         }
     }
@@ -404,13 +372,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// As [`Kernel::take_effect`], of what is not a sleep.
     #[inline(never)]
     fn take_other_effect(&self, c: &Cpu, p: &Task) {
-        let action = p.action.borrow_mut().take();
-        let action = action.expect("an effect has its action");
+        let action = p.program.take_action();
         let name = action_name(&action);
         let action = match action {
             Action::Fork(spec) => {
                 self.fork(c, p, *spec);
-                p.exec.set(Exec::Next);
+                p.program.end_action();
                 return;
             }
             action => action,
@@ -442,20 +409,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.unlock_mutex(c, p, mutex);
                 }
                 p.set_state(TaskState::Dead);
-                p.exec.set(Exec::Next);
+                p.program.end_action();
                 self.schedule(c, false);
                 return;
             }
             Action::Yield => {
-                p.exec.set(Exec::Next);
+                p.program.end_action();
                 self.sched_yield(c, p);
                 return;
             }
             Action::Exec => {
                 self.use_shared(c, p, KernelPath::Exec, None, 0);
                 // The new program has nothing in a cache yet.
-                p.cache_cpu.set(None);
-                self.enter_kernel(p, self.machine.paths.exec_ns(), Action::Syscall);
+                p.working_set.renew();
+                let ns = self.machine.paths.exec_ns();
+                p.program.enter_kernel(ns, Action::Syscall);
                 return self.sched_exec(c, p);
             }
             Action::Fault(pages) if pages > 1 => {
@@ -463,7 +431,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Action::SleepUntil(until) => return self.sleep_until(c, p, until),
             Action::Io(time) => {
-                p.exec.set(Exec::Next);
+                p.program.end_action();
                 let until = self.now(c) + time;
                 return self.block_until(c, p, Timer::Task(p.id), until.ns());
             }
@@ -471,12 +439,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         match effect {
             Effect::Done(outcome) => {
-                p.outcome.set(outcome);
-                p.exec.set(Exec::Next);
+                p.program.tell(outcome);
+                p.program.end_action();
             }
             Effect::Wait => {
-                *p.action.borrow_mut() = Some(action);
-                p.exec.set(Exec::Effect);
+                p.program.retry(action);
                 p.set_state(TaskState::Blocked);
                 self.schedule(c, false);
             }
@@ -629,13 +596,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 _ => Effect::Wrong(object),
             },
             Action::Suspend(object) => {
-                if p.granted.take() {
-                    p.waiting.set(false);
+                if p.program.leave_wait() {
                     return done;
                 }
                 match self.objects.borrow_mut().get_mut(object.0 as usize) {
                     Some(Object::Event { waiters }) => {
-                        if !p.waiting.replace(true) {
+                        if p.program.enter_wait() {
                             waiters.push_back(p.id);
                         }
                         Effect::Wait
@@ -658,9 +624,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The task's next action comes at `until`, but not before now.
     #[inline(always)]
     fn sleep_until(&self, c: &Cpu, p: &Task, until: Instant) {
-        p.exec.set(Exec::Next);
+        p.program.end_action();
         if until <= self.now(c) {
-            p.outcome.set(Outcome::Done);
+            p.program.tell(Outcome::Done);
             return;
         }
         if self.machine.timers == Timers::Jiffies {
@@ -716,7 +682,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Ends a task's wait for good.
     fn grant(&self, c: &Cpu, task: TaskId) {
-        self.task(task).granted.set(true);
+        self.task(task).program.grant();
         self.wake(c, task, 0);
     }
 
@@ -758,7 +724,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             channel.used += u64::from(bytes);
             channel.messages.push_back(bytes);
-            if let Some(buffer) = p.message_buffer.take() {
+            if let Some(buffer) = p.program.take_message() {
                 channel.buffers.push_back(buffer);
             }
             let room = channel.used < channel.capacity;
@@ -789,7 +755,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return self.tcp_read(c, from, limit);
             }
             if channel.messages.is_empty() {
-                if p.granted.take() {
+                if p.program.leave_wait() {
                     return Effect::Done(Outcome::Closed);
                 }
                 channel.readers.push_back(p.id);
@@ -880,31 +846,28 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn wait_condition(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
-        if !p.relocking.get() {
-            if !p.waiting.replace(true)
+        if !p.program.is_relocking() {
+            if p.program.enter_wait()
                 && let Effect::Wrong(object) = self.unlock_mutex(c, p, mutex)
             {
                 return Effect::Wrong(object);
             }
             // A task may have signalled before or while the mutex was let go of (futex_wait() finds its word
             // changed).
-            if !p.granted.take() {
+            if !p.program.relock() {
                 return Effect::Wait;
             }
             // Signalled: now for the mutex, which may take a wait of its own.
-            p.waiting.set(false);
-            p.relocking.set(true);
         }
         let effect = self.lock_mutex(c, p, mutex);
         if matches!(effect, Effect::Done(_)) {
-            p.relocking.set(false);
+            p.program.relocked();
         }
         effect
     }
 
     fn barrier(&self, c: &Cpu, p: &Task, object: ObjectId) -> Effect {
-        if p.granted.take() {
-            p.waiting.set(false);
+        if p.program.leave_wait() {
             return Effect::Done(Outcome::Done);
         }
         let last = match self.objects.borrow_mut().get_mut(object.0 as usize) {
@@ -913,12 +876,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 arrived,
                 waiters,
             }) => {
-                if p.waiting.get() {
+                if p.program.has_entered_wait() {
                     return Effect::Wait;
                 }
                 *arrived += 1;
                 if *arrived < *parties {
-                    p.waiting.set(true);
+                    p.program.enter_wait();
                     waiters.push_back(p.id);
                     return Effect::Wait;
                 }
@@ -934,10 +897,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Returns the time that bringing the working set to this CPU adds to the computation that begins.
     #[inline(always)]
     fn initial_refill(&self, c: &Cpu, p: &Task) -> u64 {
-        if p.working_set_bytes == 0 {
+        if p.working_set.bytes == 0 {
             return 0;
         }
-        match p.cache_cpu.replace(Some(c.id)) {
+        match p.working_set.come_to(c.id) {
             Some(from) if from != c.id => self.refill_ns(p, from, c.id),
             _ => 0,
         }
@@ -961,7 +924,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         for task in closed.iter().copied() {
             let p = self.task(task);
-            p.granted.set(true);
+            p.program.grant();
             self.set_task_timer(Timer::Task(task), p.cpu.get(), self.clock.get());
         }
         if closed.is_empty() {
@@ -972,11 +935,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             // A task that waits for a mutex cannot even be cancelled when the duration is over (pthreads(7)), nor can
             // one that was signalled and wants its mutex back.
             let wants_mutex = |p: &&Task| {
-                p.relocking.get() || matches!(*p.action.borrow(), Some(Action::Lock(_)))
+                p.program.is_relocking() || matches!(*p.program.action(), Some(Action::Lock(_)))
             };
             let fails = self.endless || blocked.iter().any(wants_mutex);
             let told = blocked.iter().take(10).map(|p| {
-                let waits = p.action.borrow().as_ref().map_or("?", action_name);
+                let waits = p.program.action().as_ref().map_or("?", action_name);
                 format!("{} ({waits})", p.label())
             });
             let deadlock = WorkloadFailure::Deadlock {

@@ -64,7 +64,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     return false;
                 }
                 flow.append(bytes);
-                channel.buffers.extend(p.message_buffer.take());
+                channel.buffers.extend(p.program.take_message());
                 true
             })
         };

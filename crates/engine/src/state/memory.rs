@@ -1,4 +1,4 @@
-//! State of memory: which of a task's buffers are in a CPU's cache.
+//! State of memory: what a task goes over, and the part of it that a CPU's cache has.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,6 +9,33 @@ use schedlab_trace::CpuId;
 pub(crate) struct Cache {
     /// Bytes of buffers that came into it so far.
     filled_bytes: Cell<u64>,
+}
+
+/// A task's part: what its computation goes over again and again.
+pub(crate) struct WorkingSet {
+    pub bytes: u64,
+    /// The CPU whose cache has it.
+    cpu: Cell<Option<CpuId>>,
+}
+
+impl WorkingSet {
+    pub fn new(bytes: u64) -> WorkingSet {
+        WorkingSet {
+            bytes,
+            cpu: Cell::new(None),
+        }
+    }
+
+    /// It comes into the cache of `cpu`. Returns where it was.
+    #[inline(always)]
+    pub fn come_to(&self, cpu: CpuId) -> Option<CpuId> {
+        self.cpu.replace(Some(cpu))
+    }
+
+    /// It is another one, which is in no cache yet.
+    pub fn renew(&self) {
+        self.cpu.set(None);
+    }
 }
 
 /// The part of a task's buffer that is in a cache.

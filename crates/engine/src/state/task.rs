@@ -1,17 +1,19 @@
 //! Tasks: everything the virtual kernel knows of each.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 use elsa::FrozenVec;
 use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, Instant, TaskId};
-use schedlab_workload::{Action, Behaviour, Outcome, Reservation, Rng, SchedClass, TaskSpec};
+use schedlab_workload::{Reservation, Rng, SchedClass, TaskSpec};
 
 use crate::contract::consts::{self, dsq_id};
 use crate::state::account::Account;
 use crate::state::affinity::Affinity;
 use crate::state::dsq::{Node, Nodes};
+use crate::state::memory::WorkingSet;
 use crate::state::pi::{Inherited, Rank};
+use crate::state::program::Program;
 use crate::state::sorted::NIL;
 
 /// Scheduling classes; a greater one goes first (`sched_class_above()`).
@@ -71,19 +73,6 @@ pub(crate) enum ScxState {
     Dead,
 }
 
-/// The state with which a task that is switched in goes on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Exec {
-    /// Its behaviour is asked for the next action.
-    Next,
-    /// It computes for `left_ns`.
-    User,
-    /// It is in a system call for another `left_ns`; then the action takes effect.
-    Kernel,
-    /// The action takes effect (again, if it had blocked).
-    Effect,
-}
-
 /// Which task it is.
 pub(crate) struct Identity {
     pub id: TaskId,
@@ -111,7 +100,6 @@ pub(crate) struct Task {
     pub on_cpu: Cell<bool>,
     /// Some CPU spins until the task is off its CPU.
     pub on_cpu_awaited: Cell<bool>,
-    pub exec: Cell<Exec>,
     pub ops_state: Cell<OpsState>,
     pub queued: Cell<bool>,
     pub in_custody: Cell<bool>,
@@ -142,26 +130,11 @@ pub(crate) struct Task {
     pub runnable_at: Cell<u64>,
     /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
     pub runnable_seq: Cell<Option<u64>>,
-    pub left_ns: Cell<u64>,
     /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
     pub migration_dest: Cell<Option<CpuId>>,
-    pub idle_actions: Cell<u32>,
-    /// Lines per millisecond that cross the bus for what it does in user mode.
-    pub traffic: Cell<u32>,
     pub address_space: Option<u32>,
-    /// CPU whose cache has its working set.
-    pub cache_cpu: Cell<Option<CpuId>>,
-    pub last_action_at: Cell<u64>,
     pub affinity: Affinity,
-    pub action: RefCell<Option<Action>>,
-    pub behaviour: RefCell<Option<Box<dyn Behaviour>>>,
-    pub outcome: Cell<Outcome>,
-    /// A wait that this task was chosen to end (a semaphore handed over …).
-    pub granted: Cell<bool>,
-    /// It has already entered the barrier or released the mutex of a wait.
-    pub waiting: Cell<bool>,
-    /// It has been signalled and now wants the mutex back.
-    pub relocking: Cell<bool>,
+    pub program: Program,
 
     // The rest is seldom looked at.
     pub comm: Box<str>,
@@ -171,7 +144,7 @@ pub(crate) struct Task {
     pub starts_at_once: bool,
     /// The run does not wait for it.
     pub is_background: bool,
-    pub working_set_bytes: u64,
+    pub working_set: WorkingSet,
     pub account: Account,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
@@ -184,9 +157,6 @@ pub(crate) struct Task {
     pub inherited: Cell<Inherited>,
     pub pi: crate::state::pi::Holder,
     pub buffers: crate::state::memory::Buffers,
-    /// Of the message that it is writing.
-    pub message_buffer: Cell<Option<crate::state::shared::Buffer>>,
-    pub rng: RefCell<Rng>,
 }
 
 /// Each of the first two groups is as large as a line of the host's cache.
@@ -210,7 +180,7 @@ impl Task {
             address_space: spec.address_space,
             starts_at_once: spec.start == Instant::ZERO,
             is_background: spec.behaviour.is_background(),
-            working_set_bytes: spec.working_set_bytes,
+            working_set: WorkingSet::new(spec.working_set_bytes),
             line,
             nice: Cell::new(spec.nice),
             policy: Cell::new(spec.class),
@@ -251,21 +221,8 @@ impl Task {
             dl: crate::state::deadline::Entity::default(),
             inherited: Cell::default(),
             pi: crate::state::pi::Holder::default(),
-            exec: Cell::new(Exec::Next),
-            left_ns: Cell::new(0),
-            action: RefCell::new(None),
-            outcome: Cell::new(Outcome::Done),
-            granted: Cell::new(false),
-            waiting: Cell::new(false),
-            relocking: Cell::new(false),
-            idle_actions: Cell::new(0),
-            traffic: Cell::new(0),
-            last_action_at: Cell::new(u64::MAX),
-            cache_cpu: Cell::new(None),
             buffers: crate::state::memory::Buffers::default(),
-            message_buffer: Cell::new(None),
-            behaviour: RefCell::new(Some(spec.behaviour)),
-            rng: RefCell::new(rng),
+            program: Program::new(spec.behaviour, rng),
         }
     }
 
