@@ -7,8 +7,9 @@ use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::dsq::Dsq;
+use crate::state::scx::OpsState;
 use crate::state::sorted::NIL;
-use crate::state::task::{Class, OnRq, OpsState, Task, TaskState};
+use crate::state::task::{Class, OnRq, Task, TaskState};
 
 /// Where a task is. It is in one place at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,10 +131,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             None if p.on_rq() == OnRq::Queued && p.class.get() == Class::Ext => {
                 // The policy has it, somebody moves it, or it is on the way to its queue.
-                let in_hands = p.ops_state.get() != OpsState::None
-                    || p.in_custody.get()
-                    || p.holding_cpu.get().is_some()
-                    || p.deferred_local.get()
+                let in_hands = p.scx.ops_state() != OpsState::None
+                    || p.scx.in_custody()
+                    || p.scx.holding_cpu().is_some()
+                    || p.scx.is_deferred()
                     || p.on_cpu.get()
                     || self.cpus.iter().any(|c| c.is_in_kernel());
                 assert!(in_hands, "{} is runnable, and nobody has it", label());
@@ -142,7 +143,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         assert!(
             p.dsq() == NIL
-                || p.holding_cpu.get().is_some()
+                || p.scx.holding_cpu().is_some()
                 || matches!(found, Some(Whereabouts::Dsq(_) | Whereabouts::Runs(_))),
             "{} takes itself to be on DSQ {}, which has it not",
             label(),

@@ -8,7 +8,8 @@ use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::{Cpu, irq};
 use crate::state::event_queue::CpuEvent;
-use crate::state::task::{OnRq, OpsState, Task};
+use crate::state::scx::OpsState;
+use crate::state::task::{OnRq, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `schedule_deferred_locked()`.
@@ -97,9 +98,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn run_all_deferred(&self, c: &Cpu, rq: &Cpu) {
         while let Some(task) = rq.deferred.next_local() {
             let p = self.task(task);
-            p.deferred_local.set(false);
-            let (id, enq_flags) = (p.ddsp_dsq_id.get(), p.ddsp_enq_flags.get());
-            p.clear_direct_dispatch();
+            let (id, enq_flags) = p.scx.take_deferred();
             c.dispatch.begin_insertion(task);
             let dsq = self.find_dsq_for_dispatch(rq, id, p);
             if (dsq as usize) < self.cpus.len() {
@@ -140,8 +139,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         while let Some(task) = next {
             let p = self.task(task);
             next = queue.next(&p.node);
-            let stays = p.immed.get() && first && open;
-            let unwanted = p.immed.get() && !stays;
+            let stays = p.scx.is_immed() && first && open;
+            let unwanted = p.scx.is_immed() && !stays;
             first = false;
             if p.migration_dest.get().is_some() || !(unwanted || flags & reenq::ANY != 0) {
                 continue;
@@ -156,7 +155,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.dsq() == rq.local_dsq() && p.on_rq() == OnRq::Queued && !self.is_chosen(p, rq);
             if here {
                 self.dispatch_dequeue(c, rq, p);
-                p.holding_cpu.set(Some(c.id));
+                p.scx.hold(c.id);
             }
             here
         });
@@ -165,7 +164,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let p = self.task(task);
             let here = self.still_holds(c, p, rq.id);
             if here {
-                p.holding_cpu.set(None);
+                p.scx.let_go();
                 self.do_enqueue_task(c, rq, p, enq::REENQ, None);
             }
             here
@@ -177,7 +176,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// may not have.
     fn wait_until_dispatched(&self, c: &Cpu, p: &Task) {
         for state in [OpsState::Queueing, OpsState::Dispatching] {
-            if p.ops_state.get() == state {
+            if p.scx.ops_state() == state {
                 self.wait_ops_state(c, p, state);
             }
         }
@@ -209,7 +208,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.spin_lock(c, lock);
             let lost = p.dsq() != dsq
-                || p.holding_cpu.get().is_some()
+                || p.scx.holding_cpu().is_some()
                 || p.cpu.get() != task_rq.id
                 || p.on_rq() != OnRq::Queued
                 || self.dsqs.inserted_after(cursor, &p.node);
@@ -222,10 +221,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             self.dsqs.unlink(&self.tasks, queue, &p.node);
             p.leave_dsq();
-            p.holding_cpu.set(Some(c.id));
+            p.scx.hold(c.id);
             self.spin_unlock(c, lock);
             if self.still_holds(c, p, task_rq.id) {
-                p.holding_cpu.set(None);
+                p.scx.let_go();
                 self.do_enqueue_task(c, task_rq, p, enq::REENQ, None);
             }
             self.spin_lock(c, lock);

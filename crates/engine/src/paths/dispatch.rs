@@ -12,8 +12,9 @@ use crate::state::cpu::Cpu;
 use crate::state::dispatch::Entry;
 use crate::state::dsq::Dsq;
 use crate::state::lock::LockIx;
+use crate::state::scx::OpsState;
 use crate::state::sorted::NIL;
-use crate::state::task::{Class, OnRq, OpsState, Task};
+use crate::state::task::{Class, OnRq, Task};
 
 /// How long a CPU waits before it looks again at a state that another one is about to change.
 const RELAX_NS: u64 = 20;
@@ -60,7 +61,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Waits until another CPU has brought `p` out of `state` (`wait_ops_state()`).
     pub(crate) fn wait_ops_state(&self, c: &Cpu, p: &Task, state: OpsState) {
         let mode = self.set_mode(c, CpuMode::Spin);
-        while p.ops_state.get() == state && !self.life.is_policy_dead() {
+        while p.scx.ops_state() == state && !self.life.is_policy_dead() {
             self.charge(c, RELAX_NS);
             self.sync(c);
         }
@@ -74,10 +75,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.on_rq() == OnRq::Queued
                 && p.cpu.get() == c.id
                 && p.class.get() == Class::Ext
-                && p.ops_state.get() != OpsState::Queued
+                && p.scx.ops_state() != OpsState::Queued
                 && p.dsq() == NIL
-                && p.holding_cpu.get().is_none()
-                && !p.deferred_local.get()
+                && p.scx.holding_cpu().is_none()
+                && !p.scx.is_deferred()
         };
         while !self.machine.sched_ext.rq_locks && is_nowhere() && !self.life.is_policy_dead() {
             self.charge(c, RELAX_NS);
@@ -126,7 +127,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, queue: &Dsq) {
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
         queue.taken_ns.set(c.this.now.get());
-        if p.immed.get() {
+        if p.scx.is_immed() {
             return self.unlink_immed(p, queue);
         }
         self.dsqs.unlink(&self.tasks, queue, &p.node);
@@ -148,10 +149,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.dsq() != NIL {
             return self.dispatch_dequeue_queued(c, p);
         }
-        if p.deferred_local.get() {
+        if p.scx.is_deferred() {
             self.forget_deferred(rq, p);
         }
-        p.holding_cpu.set(None);
+        p.scx.let_go();
     }
 
     #[inline(never)]
@@ -159,7 +160,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let dsq = p.dsq();
         if self.is_local(dsq) {
             p.leave_dsq();
-            if p.holding_cpu.take().is_none() {
+            if !p.scx.let_go() {
                 self.task_unlink_from_dsq(c, p, &self.cpu(CpuId(dsq)).local);
             }
         } else {
@@ -169,7 +170,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn forget_deferred(&self, rq: &Cpu, p: &Task) {
-        p.deferred_local.set(false);
+        p.scx.forget_deferred();
         rq.deferred.forget_local(p.id);
     }
 
@@ -178,7 +179,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn dispatch_dequeue_shared(&self, c: &Cpu, p: &Task, queue: &Dsq) {
         let lock = self.dsq_lock(queue);
         self.spin_lock(c, lock);
-        if p.holding_cpu.take().is_none() {
+        if !p.scx.let_go() {
             self.task_unlink_from_dsq(c, p, queue);
         }
         p.leave_dsq();
@@ -188,11 +189,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `direct_dispatch()`.
     #[inline]
     pub(crate) fn direct_dispatch(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
-        let Some(dsq) = self.dsqs.again(p.ddsp_dsq_id.get()) else {
+        let Some(dsq) = self.dsqs.again(p.scx.ddsp_dsq_id()) else {
             return self.direct_dispatch_elsewhere(c, rq, p, enq_flags);
         };
-        let flags = p.ddsp_enq_flags.get() | enq_flags;
-        p.clear_direct_dispatch();
+        let flags = p.scx.ddsp_enq_flags() | enq_flags;
+        p.scx.clear_direct_dispatch();
         c.dispatch.begin_insertion(p.id);
         self.dispatch_enqueue_shared(c, dsq, p, flags | enq::CLEAR_OPSS);
         c.dispatch.end_insertion();
@@ -202,19 +203,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     fn direct_dispatch_elsewhere(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         c.dispatch.begin_insertion(p.id);
-        let dsq = self.find_dsq_for_dispatch(rq, p.ddsp_dsq_id.get(), p);
-        let flags = p.ddsp_enq_flags.get() | enq_flags;
+        let dsq = self.find_dsq_for_dispatch(rq, p.scx.ddsp_dsq_id(), p);
+        let flags = p.scx.ddsp_enq_flags() | enq_flags;
         if !self.is_local(dsq) {
-            p.clear_direct_dispatch();
+            p.scx.clear_direct_dispatch();
             self.dispatch_enqueue_shared(c, dsq, p, flags | enq::CLEAR_OPSS);
         } else if dsq == rq.local_dsq() {
-            p.clear_direct_dispatch();
+            p.scx.clear_direct_dispatch();
             self.dispatch_enqueue_local(c, rq, p, flags | enq::CLEAR_OPSS);
         } else {
             // The run queue of another CPU cannot be locked here: that is done when this one is free.
-            p.ddsp_enq_flags.set(flags);
-            p.ops_state.set(OpsState::None);
-            p.deferred_local.set(true);
+            p.scx.defer_local(flags);
             rq.deferred.add_local(p.id);
             self.schedule_deferred_locked(c, rq);
         }
@@ -238,7 +237,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         src: &Cpu,
         dst: &Cpu,
     ) {
-        p.sticky_cpu.set(Some(dst.id));
+        p.scx.stick_to(dst.id);
         p.set_on_rq(OnRq::Migrating);
         self.dequeue_migrating_scx(c, src, p);
         self.set_task_cpu(c, p, dst.id);
@@ -277,7 +276,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.rq_unlock(c, rq);
         // unlink_dsq_and_lock_src_rq()
         self.task_unlink_from_dsq(c, p, queue);
-        p.holding_cpu.set(Some(c.id));
+        p.scx.hold(c.id);
         let lock = self.dsq_lock(queue);
         self.spin_unlock(c, lock);
         self.rq_lock(c, src);
@@ -335,12 +334,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if p.cpu.get() == rq.id {
                 // Without run queue locks another CPU may take it as soon as the queue is free.
                 self.task_unlink_from_dsq(c, p, queue);
-                p.holding_cpu.set(Some(c.id));
+                p.scx.hold(c.id);
                 self.spin_unlock(c, lock);
                 if !self.still_holds(c, p, rq.id) {
                     return None;
                 }
-                p.holding_cpu.set(None);
+                p.scx.let_go();
                 self.move_local_task_to_local_dsq(c, rq, p, enq_flags);
                 return Some(true);
             }
@@ -369,8 +368,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.dispatch_enqueue_local(c, dst, p, enq_flags | enq::CLEAR_OPSS);
             return;
         }
-        p.holding_cpu.set(Some(c.id));
-        p.ops_state.set(OpsState::None);
+        p.scx.hold(c.id);
+        p.scx.clear_opss();
         let mut locked = rq;
         if locked.id != src.id {
             self.rq_unlock(c, locked);
@@ -381,10 +380,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.still_holds(c, p, src.id) {
             let mut fallback = false;
             if src.id == dst.id {
-                p.holding_cpu.set(None);
+                p.scx.let_go();
                 self.dispatch_enqueue_local(c, dst, p, enq_flags);
             } else if !self.task_can_run_on_remote_rq(p, dst, true) {
-                p.holding_cpu.set(None);
+                p.scx.let_go();
                 fallback = true;
                 let global = self.global_dsq(p.cpu.get());
                 self.dispatch_enqueue(c, global, p, enq_flags | enq::GDSQ_FALLBACK);
@@ -406,13 +405,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn finish_dispatch(&self, c: &Cpu, rq: &Cpu, entry: Entry) {
         let p = self.task(entry.task);
         loop {
-            match p.ops_state.get() {
+            match p.scx.ops_state() {
                 OpsState::Dispatching | OpsState::None => return,
                 OpsState::Queued => {
-                    if p.qseq.get() != entry.qseq {
+                    if p.scx.qseq() != entry.qseq {
                         return;
                     }
-                    p.ops_state.set(OpsState::Dispatching);
+                    p.scx.begin_dispatch();
                     break;
                 }
                 OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing),
@@ -511,7 +510,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.spin_lock(c, lock);
         // nldsq_cursor_lost_task()
         let lost = p.dsq() != src_dsq
-            || p.holding_cpu.get().is_some()
+            || p.scx.holding_cpu().is_some()
             || p.cpu.get() != src.id
             || self.dsqs.inserted_after(iter, &p.node);
         let (slice, vtime) = self.dsqs.iter_take_overrides(iter);
@@ -569,11 +568,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if !self.is_local(dst_dsq) {
             // dispatch_dequeue_locked()
-            p.holding_cpu.set(None);
+            p.scx.let_go();
             p.leave_dsq();
             self.dispatch_enqueue(c, dst_dsq, p, enq_flags);
         } else if src.id == dst.id {
-            p.holding_cpu.set(None);
+            p.scx.let_go();
             self.move_local_task_to_local_dsq(c, dst, p, enq_flags);
         } else {
             self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst);
@@ -586,7 +585,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn hold_unlinked(&self, c: &Cpu, p: &Task, queue: &Dsq, lock: LockIx) -> bool {
         let src = p.cpu.get();
         self.task_unlink_from_dsq(c, p, queue);
-        p.holding_cpu.set(Some(c.id));
+        p.scx.hold(c.id);
         self.spin_unlock(c, lock);
         self.wait_for_switch(c, p);
         self.still_holds(c, p, src)
@@ -595,7 +594,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether the task that `c` has taken off a queue of `src` is still its to move. A CPU that has begun to move it
     /// to another run queue meanwhile, which only run queue locks rule out, finds it held and goes on.
     pub(crate) fn still_holds(&self, c: &Cpu, p: &Task, src: CpuId) -> bool {
-        p.holding_cpu.get() == Some(c.id) && p.cpu.get() == src && p.on_rq() == OnRq::Queued
+        p.scx.holding_cpu() == Some(c.id) && p.cpu.get() == src && p.on_rq() == OnRq::Queued
     }
 
     /// Without run queue locks a task is on a queue before its CPU has switched to another one: who
@@ -630,7 +629,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             // Others may have come meanwhile, however long the op took without asking for anything.
             self.sync(c);
             if let Some(p) = prev
-                && p.queued.get()
+                && p.scx.is_queued()
                 && self.slice(p) > 0
             {
                 return Verdict::Prev;
@@ -673,7 +672,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         {
             self.update_curr_scx(c, p);
             // A runnable previous task with slice left goes on, without asking the policy.
-            if p.queued.get() && self.slice(p) > 0 && !self.life.is_bypassing() {
+            if p.scx.is_queued() && self.slice(p) > 0 && !self.life.is_bypassing() {
                 return Verdict::Prev;
             }
         }
@@ -685,7 +684,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             verdict => return verdict,
         }
         if let Some(p) = prev
-            && p.queued.get()
+            && p.scx.is_queued()
             && (!self.has_flag(ops::ENQ_LAST) || self.life.is_bypassing())
         {
             return Verdict::Prev;

@@ -6,8 +6,9 @@ use crate::contract::outcome::ExitInfo;
 use crate::contract::policy::{DumpContext, OpCall, OpKind, Policy};
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
+use crate::state::scx::{OpsState, TaskState as ScxState};
 use crate::state::sorted::NIL;
-use crate::state::task::{Class, OpsState, ScxState, Task};
+use crate::state::task::{Class, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_dump_state()`. The policy's side keeps the text, to which its own ops add.
@@ -48,7 +49,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .tasks
             .iter()
             .filter(|p| p.cpu.get() == rq.id && p.class.get() == Class::Ext)
-            .filter_map(|p| Some((p.runnable_seq.get()?, p)))
+            .filter_map(|p| Some((p.scx.runnable_seq()?, p)))
             .collect();
         runnable.sort_unstable_by_key(|&(seq, _)| seq);
         let idle = runnable.is_empty() && curr.is_none();
@@ -109,24 +110,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn task_lines(&self, p: &Task, marker: char, at_jiffies: u64) -> String {
         let new = self.version.has_sub_schedulers();
         let tick_ms = self.costs.tick_period_ns / 1_000_000;
-        let since = (p.runnable_at.get() as i64 - at_jiffies as i64) * tick_ms as i64;
-        let state = match p.scx_state.get() {
+        let since = (p.scx.runnable_at() as i64 - at_jiffies as i64) * tick_ms as i64;
+        let state = match p.scx.state() {
             ScxState::None => 0,
             ScxState::Ready => 2 + u32::from(new),
             ScxState::Enabled => 3 + u32::from(new),
             ScxState::Dead => 5,
         };
-        let flags = u32::from(p.queued.get())
-            | u32::from(p.in_custody.get()) << 1
-            | u32::from(p.reset_runnable_at.get()) << 2
-            | u32::from(p.immed.get()) << 5;
-        let ops_state = match p.ops_state.get() {
+        let flags = u32::from(p.scx.is_queued())
+            | u32::from(p.scx.in_custody()) << 1
+            | u32::from(p.scx.resets_runnable_at()) << 2
+            | u32::from(p.scx.is_immed()) << 5;
+        let ops_state = match p.scx.ops_state() {
             OpsState::None => 0,
             OpsState::Queueing => 1,
             OpsState::Queued => 2,
             OpsState::Dispatching => 3,
         };
-        let qseq = if ops_state == 0 { 0 } else { p.qseq.get() };
+        let qseq = if ops_state == 0 { 0 } else { p.scx.qseq() };
         let dsq = match p.dsq() {
             NIL => "(n/a)".to_owned(),
             index if self.is_local(index) => {
@@ -151,12 +152,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             "",
             u32::from(p.node.is_by_vtime()),
             "",
-            cpu(p.sticky_cpu.get()),
-            cpu(p.holding_cpu.get()),
+            cpu(p.scx.sticky_cpu()),
+            cpu(p.scx.holding_cpu()),
             "",
             self.policy.vtime(p.id),
             self.policy.slice(p.id),
-            p.weight.get(),
+            p.scx.weight(),
             "",
         )
     }

@@ -8,7 +8,8 @@ use crate::contract::policy::{OpCall, OpKind, Policy, PreemptReason};
 use crate::paths::dispatch::Verdict;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
-use crate::state::task::{Class, OnRq, OpsState, Task};
+use crate::state::scx::OpsState;
+use crate::state::task::{Class, OnRq, Task};
 
 /// The result of a pick.
 pub(crate) enum Pick<'k> {
@@ -69,7 +70,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Some(cpu) => {
                 self.refill_slice(p);
                 if !self.mutated(Mutation::DefaultSelectDoesNotInsert) {
-                    p.ddsp_dsq_id.set(dsq_id::LOCAL);
+                    p.scx.dispatch_to_local();
                 }
                 cpu
             }
@@ -90,10 +91,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.dispatch_enqueue_local(c, rq, p, enq_flags);
             return;
         }
-        p.immed.set(false);
+        p.scx.set_immed(false);
         let terminal = if !rq.is_online() || self.life.is_bypassing() {
             Some(rq.local_dsq())
-        } else if p.ddsp_dsq_id.get() != dsq_id::INVALID {
+        } else if p.scx.has_direct_dispatch() {
             self.direct_dispatch(c, rq, p, enq_flags);
             return;
         } else if p.exiting.get() && !self.has_flag(ops::ENQ_EXITING) {
@@ -104,18 +105,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             None
         };
         if self.mutated(Mutation::NoFallbackToGlobal) && !self.has_op(OpKind::Enqueue) {
-            p.in_custody.set(true);
-            p.ops_state.set(OpsState::Queued);
+            p.scx.give_to_policy();
             return;
         }
         if let Some(dsq) = terminal {
             self.refill_slice(p);
-            p.clear_direct_dispatch();
+            p.scx.clear_direct_dispatch();
             self.dispatch_enqueue(c, dsq, p, enq_flags);
             return;
         }
-        p.qseq.set(p.qseq.get() + 1);
-        p.ops_state.set(OpsState::Queueing);
+        p.scx.begin_enqueue();
         c.op.place(p.id, false);
         let op = OpCall::Enqueue {
             task: p.id,
@@ -123,34 +122,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         self.call_op_on(c, rq, op);
         c.op.placed();
-        if p.ddsp_dsq_id.get() != dsq_id::INVALID {
+        if p.scx.has_direct_dispatch() {
             self.direct_dispatch(c, rq, p, enq_flags);
             return;
         }
-        p.in_custody.set(true);
-        p.ops_state.set(OpsState::Queued);
+        p.scx.give_to_policy();
     }
 
     /// `set_task_runnable()`.
     fn set_task_runnable(&self, c: &Cpu, p: &Task) {
-        if p.reset_runnable_at.replace(false) {
-            p.runnable_at.set(self.jiffies(c.this.now.get()));
-        }
-        self.runnable_seq.set(self.runnable_seq.get() + 1);
-        p.runnable_seq.set(Some(self.runnable_seq.get()));
-    }
-
-    /// `clr_task_runnable()`.
-    fn clr_task_runnable(&self, p: &Task, reset_runnable_at: bool) {
-        p.runnable_seq.set(None);
-        if reset_runnable_at {
-            p.reset_runnable_at.set(true);
-        }
+        let place = self.runnable_order.next();
+        p.scx.set_runnable(place, || self.jiffies(c.this.now.get()));
     }
 
     /// `enqueue_task_scx()`.
     pub(crate) fn enqueue_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task, core_flags: u64) {
-        let mut sticky_cpu = p.sticky_cpu.take();
+        let mut sticky_cpu = p.scx.unstick();
         let enq_flags = core_flags | rq.scx.extra_enq_flags();
         if core_flags & enq::WAKEUP != 0 {
             rq.scx.begin_wakeup();
@@ -158,7 +145,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if enq_flags & enq::RESTORE != 0 && rq.curr() == Some(p.id) {
             sticky_cpu = Some(rq.id);
         }
-        if !p.queued.get() {
+        if !p.scx.is_queued() {
             self.join_rq(c, rq, p);
             if self.has_op(OpKind::Runnable) && p.on_rq() != OnRq::Migrating {
                 let op = OpCall::Runnable {
@@ -178,7 +165,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     fn join_rq(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         self.set_task_runnable(c, p);
-        p.queued.set(true);
+        p.scx.join();
         self.policy.set_queued(p.id, true);
         rq.scx.add();
         rq.add_nr_running();
@@ -187,34 +174,34 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Removes `p` from the runnable tasks of `rq`.
     #[inline]
     fn leave_rq(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        p.queued.set(false);
+        p.scx.leave();
         self.policy.set_queued(p.id, false);
         rq.scx.sub();
         rq.sub_nr_running();
         self.dispatch_dequeue(c, rq, p);
-        p.clear_direct_dispatch();
+        p.scx.clear_direct_dispatch();
     }
 
     /// `dequeue_task_scx()` of a task that is taken from a queue to another run queue, and so as a rule neither
     /// runs nor is in the policy's hands.
     pub(crate) fn dequeue_migrating_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        let waits = p.queued.get() && !p.runs.get() && p.ops_state.get() == OpsState::None;
+        let waits = p.scx.is_queued() && !p.scx.runs() && p.scx.ops_state() == OpsState::None;
         if !waits {
             return self.dequeue_task_scx(c, rq, p, 0);
         }
         // It does not leave custody here: the kernel moves it by itself.
-        self.clr_task_runnable(p, false);
+        p.scx.clear_runnable(false);
         self.leave_rq(c, rq, p);
     }
 
     /// `enqueue_task_scx()` of a task that comes to the local DSQ of `rq` from another run queue.
     pub(crate) fn enqueue_migrating_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let comes =
-            !p.queued.get() && p.on_rq() == OnRq::Migrating && p.sticky_cpu.get() == Some(rq.id);
+            !p.scx.is_queued() && p.on_rq() == OnRq::Migrating && p.scx.sticky_cpu() == Some(rq.id);
         if !comes {
             return self.enqueue_task_scx(c, rq, p, enq::MIGRATED);
         }
-        p.sticky_cpu.set(None);
+        p.scx.unstick();
         self.join_rq(c, rq, p);
         p.set_on_rq(OnRq::Queued);
         let enq_flags = enq::MIGRATED | rq.scx.extra_enq_flags();
@@ -225,8 +212,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `ops_dequeue()`.
     #[inline]
     fn ops_dequeue(&self, c: &Cpu, rq: &Cpu, p: &Task, deq_flags: u64) {
-        self.clr_task_runnable(p, false);
-        if p.ops_state.get() != OpsState::None || p.in_custody.get() {
+        p.scx.clear_runnable(false);
+        if p.scx.ops_state() != OpsState::None || p.scx.in_custody() {
             self.leave_policy(c, rq, p, deq_flags);
         }
     }
@@ -235,7 +222,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     fn leave_policy(&self, c: &Cpu, rq: &Cpu, p: &Task, deq_flags: u64) {
         loop {
-            match p.ops_state.get() {
+            match p.scx.ops_state() {
                 OpsState::None => break,
                 // Without run queue locks an enqueue on another CPU may still be under way.
                 OpsState::Queueing => self.wait_ops_state(c, p, OpsState::Queueing),
@@ -244,23 +231,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                         self.call_dequeue_op(c, rq, p, deq_flags);
                     }
                     // Without run queue locks another CPU may have begun to dispatch it meanwhile.
-                    if p.ops_state.get() == OpsState::Queued {
-                        p.ops_state.set(OpsState::None);
+                    if p.scx.ops_state() == OpsState::Queued {
+                        p.scx.clear_opss();
                         break;
                     }
                 }
                 OpsState::Dispatching => self.wait_ops_state(c, p, OpsState::Dispatching),
             }
             if self.life.is_policy_dead() {
-                p.ops_state.set(OpsState::None);
+                p.scx.clear_opss();
             }
         }
-        // task_leave_custody()
-        if p.in_custody.get() && p.sticky_cpu.get().is_none() {
-            p.in_custody.set(false);
-            if self.version.dequeue_on_leaving_custody() {
-                self.call_dequeue_op(c, rq, p, deq_flags);
-            }
+        if p.scx.leave_custody() && self.version.dequeue_on_leaving_custody() {
+            self.call_dequeue_op(c, rq, p, deq_flags);
         }
     }
 
@@ -280,11 +263,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if core_flags & deq::SLEEP == 0 && self.version.has_deq_sched_change() {
             deq_flags |= deq::SCHED_CHANGE;
         }
-        if !p.queued.get() {
+        if !p.scx.is_queued() {
             return;
         }
         self.ops_dequeue(c, rq, p, deq_flags);
-        if p.runs.get() {
+        if p.scx.runs() {
             // A running task that leaves stops running first. Without ops.stopping() it is not charged for that.
             if self.has_op(OpKind::Stopping) {
                 self.update_curr_scx(c, p);
@@ -303,7 +286,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(always)]
     fn call_stopping(&self, c: &Cpu, rq: &Cpu, p: &Task, runnable: bool) {
-        p.runs.set(false);
+        p.scx.stop_running();
         if self.has_op(OpKind::Stopping) {
             let op = OpCall::Stopping {
                 task: p.id,
@@ -341,7 +324,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `put_prev_task_scx()` while an attribute of the task changes, which has been dequeued.
     pub(crate) fn put_changing_task_scx(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        debug_assert!(!p.queued.get(), "{} is dequeued", p.label());
+        debug_assert!(!p.scx.is_queued(), "{} is dequeued", p.label());
         rq.kicks.count_sync();
         self.update_curr_scx(c, p);
     }
@@ -350,14 +333,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn put_prev_task_scx(&self, c: &Cpu, p: &Task, next: NextTask) {
         c.kicks.count_sync();
         self.update_curr_scx(c, p);
-        if p.queued.get() {
+        if p.scx.is_queued() {
             self.call_stopping(c, c, p, true);
         }
-        if p.queued.get() {
+        if p.scx.is_queued() {
             self.set_task_runnable(c, p);
             if self.slice(p) > 0 && !self.life.is_bypassing() {
                 // Preempted by a higher class: it stays the first here, unless it may not linger.
-                if p.immed.get() {
+                if p.scx.is_immed() {
                     self.do_enqueue_task(c, c, p, enq::REENQ, None);
                 } else {
                     self.dispatch_enqueue_local(c, c, p, enq::HEAD);
@@ -399,16 +382,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `set_next_task_scx()`.
     pub(crate) fn set_next_task_scx(&self, c: &Cpu, p: &Task) {
-        if p.queued.get() {
+        if p.scx.is_queued() {
             self.ops_dequeue(c, c, p, deq::CORE_SCHED_EXEC);
             self.dispatch_dequeue(c, c, p);
         }
         p.exec_start.set(c.this.now.get());
-        p.runs.set(p.queued.get());
-        if p.queued.get() && self.has_op(OpKind::Running) {
+        if p.scx.start_running() && self.has_op(OpKind::Running) {
             self.call_op_on(c, c, OpCall::Running { task: p.id });
         }
-        self.clr_task_runnable(p, true);
+        p.scx.clear_runnable(true);
     }
 
     /// Whether a task of a class above sched_ext waits on `c`.

@@ -35,6 +35,7 @@ use crate::state::lock::Locks;
 use crate::state::object::Object;
 use crate::state::online::Online;
 use crate::state::population::Population;
+use crate::state::scx::RunnableOrder;
 use crate::state::shared::SharedObjects;
 use crate::state::task::{Identity, Task, TaskState, TaskTable};
 use crate::state::traffic::Traffic;
@@ -139,7 +140,7 @@ pub(crate) struct Kernel<P, R> {
     pub has_dl: Cell<bool>,
     /// Bandwidth that deadline tasks have reserved (`dl_bw::total_bw`).
     pub dl_reserved: Cell<u64>,
-    pub runnable_seq: Cell<u64>,
+    pub runnable_order: RunnableOrder,
     pub work: Cell<u64>,
     pub switches: Cell<u64>,
     pub events: Cell<u64>,
@@ -286,7 +287,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             has_rt: Cell::new(false),
             has_dl: Cell::new(false),
             dl_reserved: Cell::new(0),
-            runnable_seq: Cell::new(0),
+            runnable_order: RunnableOrder::default(),
             work: Cell::new(0),
             switches: Cell::new(0),
             events: Cell::new(0),

@@ -13,7 +13,8 @@ use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
 use crate::state::life::LoadStage;
-use crate::state::task::{Class, OnRq, OpsState, ScxState, Task, TaskState};
+use crate::state::scx::{OpsState, TaskState as ScxState};
+use crate::state::task::{Class, OnRq, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
@@ -48,7 +49,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.normal_class == NormalClass::Fair {
             for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
                 self.introduce_task(&self.cpus[0], p);
-                p.scx_state.set(ScxState::Dead);
+                p.scx.set_state(ScxState::Dead);
                 p.class.set(self.class_of(p));
             }
             self.life.begin_without_policy();
@@ -111,7 +112,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for p in self
             .tasks
             .iter()
-            .filter(|p| p.scx_state.get() == ScxState::Ready)
+            .filter(|p| p.scx.state() == ScxState::Ready)
         {
             p.class.set(self.class_of(p));
             if p.class.get() == Class::Ext {
@@ -186,14 +187,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.label()
             ));
         }
-        p.scx_state.set(ScxState::Ready);
+        p.scx.set_state(ScxState::Ready);
         0
     }
 
     /// `scx_fork()` and `scx_post_fork()`: 0 or a negative errno, with which fork() fails.
     pub(crate) fn scx_fork(&self, c: &Cpu, p: &Task) -> i64 {
         if !self.life.scx_enabled() {
-            p.scx_state.set(ScxState::Dead);
+            p.scx.set_state(ScxState::Dead);
             p.class.set(self.class_of(p));
             return 0;
         }
@@ -227,7 +228,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_enable_task()`.
     fn scx_enable_task(&self, c: &Cpu, p: &Task) {
-        p.weight.set(consts::cgroup_weight(p.load_weight()));
+        p.scx.set_weight(consts::cgroup_weight(p.load_weight()));
         self.sync_task(p);
         if self.has_op(OpKind::Enable) {
             self.call_task_op(c, p, OpCall::Enable { task: p.id });
@@ -235,11 +236,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.has_op(OpKind::SetWeight) && !self.mutated(Mutation::SetWeightNotTold) {
             let op = OpCall::SetWeight {
                 task: p.id,
-                weight: p.weight.get(),
+                weight: p.scx.weight(),
             };
             self.call_task_op(c, p, op);
         }
-        p.scx_state.set(ScxState::Enabled);
+        p.scx.set_state(ScxState::Enabled);
     }
 
     /// `switching_to_scx()`.
@@ -252,11 +253,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_disable_task()`.
     pub(crate) fn scx_disable_task(&self, c: &Cpu, p: &Task) {
-        p.clear_direct_dispatch();
+        p.scx.clear_direct_dispatch();
         if self.has_op(OpKind::Disable) && !self.mutated(Mutation::ExitWithoutDisable) {
             self.call_task_op(c, p, OpCall::Disable { task: p.id });
         }
-        p.scx_state.set(ScxState::Ready);
+        p.scx.set_state(ScxState::Ready);
         if self.version.resets_fields_on_disable() {
             let policy = &self.policy;
             policy.set_vtime(p.id, 0);
@@ -266,7 +267,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `scx_disable_and_exit_task()`.
     fn scx_disable_and_exit_task(&self, c: &Cpu, p: &Task) {
-        match p.scx_state.get() {
+        match p.scx.state() {
             ScxState::None | ScxState::Dead => return,
             ScxState::Ready => {}
             ScxState::Enabled => self.scx_disable_task(c, p),
@@ -278,7 +279,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             self.call_task_op(c, p, op);
         }
-        p.scx_state.set(ScxState::Dead);
+        p.scx.set_state(ScxState::Dead);
     }
 
     /// Calls an op about `p` under the lock of its run queue.
@@ -288,15 +289,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// A runnable task leaves its queue before it leaves the policy (`sched_change_begin()`).
     fn leave_queue(&self, c: &Cpu, p: &Task) {
-        if p.class.get() != Class::Ext || p.scx_state.get() != ScxState::Enabled {
+        if p.class.get() != Class::Ext || p.scx.state() != ScxState::Enabled {
             return;
         }
         // A CPU that was moving it does not go on.
         if matches!(
-            p.ops_state.get(),
+            p.scx.ops_state(),
             OpsState::Queueing | OpsState::Dispatching
         ) {
-            p.ops_state.set(OpsState::None);
+            p.scx.clear_opss();
         }
         let flags = deq::SAVE | deq::MOVE | deq::NOCLOCK | deq::CLASS;
         self.dequeue_task_scx(c, self.cpu(p.cpu.get()), p, flags);

@@ -29,8 +29,9 @@ use crate::state::dispatch::Entry;
 use crate::state::event_queue::Timer;
 use crate::state::lock::LockIx;
 use crate::state::op::Insertion;
+use crate::state::scx::{OpsState, TaskState as ScxState};
 use crate::state::sorted::NIL;
-use crate::state::task::{OnRq, OpsState, ScxState, Task, TaskState};
+use crate::state::task::{OnRq, Task, TaskState};
 
 /// An op's way back into the virtual kernel.
 struct Caller<'k, P, R> {
@@ -298,7 +299,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
             match kernel.select_cpu_from_kfunc(c, p, prev_cpu, wake_flags, None, 0) {
                 cpu if cpu >= 0 => {
                     if kernel.mutated(Mutation::SelectKfuncInserts) {
-                        p.ddsp_dsq_id.set(dsq_id::LOCAL);
+                        p.scx.dispatch_to_local();
                     }
                     (cpu as i32, true)
                 }
@@ -664,7 +665,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_task_on_sched()`: from when ops.init_task() has returned until ops.exit_task() has.
     #[inline]
     fn task_on_sched(&self, p: &Task) -> bool {
-        let is_nobodys = matches!(p.scx_state.get(), ScxState::None | ScxState::Dead);
+        let is_nobodys = matches!(p.scx.state(), ScxState::None | ScxState::Dead);
         !(is_nobodys && self.version.has_sub_schedulers())
     }
 
@@ -715,9 +716,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 OnRq::Migrating => 2,
             },
             dsq: (p.dsq() != NIL).then(|| self.dsqs.get(p.dsq()).id()),
-            ddsp_dsq_id: p.ddsp_dsq_id.get(),
-            ddsp_enq_flags: p.ddsp_enq_flags.get(),
-            runnable_at: p.runnable_at.get(),
+            ddsp_dsq_id: p.scx.ddsp_dsq_id(),
+            ddsp_enq_flags: p.scx.ddsp_enq_flags(),
+            runnable_at: p.scx.runnable_at(),
             ..p.account.facts(self.costs.tick_period_ns)
         }
     }
@@ -872,12 +873,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let prev_local = self.mutated(Mutation::LocalIsThatOfPrevCpu)
                     && dsq == dsq_id::LOCAL
                     && c.op.is_select();
-                p.ddsp_dsq_id.set(if prev_local {
+                let dsq = if prev_local {
                     dsq_id::LOCAL_ON | u64::from(p.cpu.get().0)
                 } else {
                     dsq
-                });
-                p.ddsp_enq_flags.set(enq_flags);
+                };
+                p.scx.dispatch_directly(dsq, enq_flags);
             }
             Insertion::Buffered => self.buffer_insertion(c, p, dsq, enq_flags),
             Insertion::Again if self.mutated(Mutation::SecondInsertIgnored) => {}
@@ -892,8 +893,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let entry = Entry {
             task: p.id,
             // 0 for a task that the policy does not own: matches nothing.
-            qseq: match p.ops_state.get() {
-                OpsState::Queueing | OpsState::Queued => p.qseq.get(),
+            qseq: match p.scx.ops_state() {
+                OpsState::Queueing | OpsState::Queued => p.scx.qseq(),
                 OpsState::None | OpsState::Dispatching => 0,
             },
             dsq,
@@ -965,7 +966,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             nice: p.nice.get(),
             class: p.policy.get(),
             prio: p.prio(),
-            weight: p.weight.get(),
+            weight: p.scx.weight(),
             allowed: affinity.as_ref().unwrap_or(&self.all_cpus),
             address_space: p.address_space,
             flags,

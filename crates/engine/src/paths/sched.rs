@@ -12,7 +12,8 @@ use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::fair::Push;
 use crate::state::pi::Inherited;
-use crate::state::task::{Class, OnRq, ScxState, Task, TaskState};
+use crate::state::scx::TaskState as ScxState;
+use crate::state::task::{Class, OnRq, Task, TaskState};
 
 /// How long a CPU waits before it looks again at what another one is doing with a task.
 const RELAX_NS: u64 = 50;
@@ -100,7 +101,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.set_on_rq(OnRq::Migrating);
         // Without run queue locks a CPU that has taken it from a queue may wait until it is off its CPU,
         // and would go on while the ops of the dequeue run: it finds at once that it came too late.
-        if !self.machine.sched_ext.rq_locks && p.holding_cpu.take().is_some() {
+        if !self.machine.sched_ext.rq_locks && p.scx.let_go() {
             p.leave_dsq();
         }
         self.dequeue_task(c, src, p, deq::NOCLOCK);
@@ -703,18 +704,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `reweight_task_scx()`, and for all classes what the policy's side knows of the task.
     fn reweight_task(&self, c: &Cpu, p: &Task) {
-        if p.scx_state.get() == ScxState::Enabled {
-            p.weight
-                .set(crate::contract::consts::cgroup_weight(p.load_weight()));
+        if p.scx.state() == ScxState::Enabled {
+            p.scx
+                .set_weight(crate::contract::consts::cgroup_weight(p.load_weight()));
         }
         self.sync_task(p);
-        if p.scx_state.get() == ScxState::Enabled
+        if p.scx.state() == ScxState::Enabled
             && self.has_op(OpKind::SetWeight)
             && !self.mutated(Mutation::SetWeightNotTold)
         {
             let op = OpCall::SetWeight {
                 task: p.id,
-                weight: p.weight.get(),
+                weight: p.scx.weight(),
             };
             self.call_rare_op_on(c, c, op);
         }

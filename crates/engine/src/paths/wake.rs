@@ -203,7 +203,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.reservation().is_some() && !self.dl_admit(p, p.policy.get()) {
             return;
         }
-        if p.scx_state.get() == crate::state::task::ScxState::None {
+        if p.scx.state() == crate::state::scx::TaskState::None {
             p.cpu.set(c.id);
             p.account.fork(c.this.now.get());
             self.introduce_task(c, p);

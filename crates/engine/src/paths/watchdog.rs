@@ -6,8 +6,9 @@ use crate::contract::outcome::ExitKind;
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::event_queue::Timer;
+use crate::state::scx::OpsState;
 use crate::state::sorted::NIL;
-use crate::state::task::{OpsState, Task};
+use crate::state::task::Task;
 
 /// As the kernel writes how long a task has waited.
 fn seconds(ns: u64) -> String {
@@ -37,11 +38,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let late = self
             .tasks
             .iter()
-            .filter_map(|p| p.runnable_seq.get().map(|seq| (p.cpu.get(), seq, p)))
-            .filter(|(_, _, p)| jiffies > p.runnable_at.get() + timeout)
+            .filter_map(|p| p.scx.runnable_seq().map(|seq| (p.cpu.get(), seq, p)))
+            .filter(|(_, _, p)| jiffies > p.scx.runnable_at() + timeout)
             .min_by_key(|&(cpu, seq, _)| (cpu, seq));
         if let Some((_, _, p)) = late {
-            let late_ns = (jiffies - p.runnable_at.get()) * self.costs.tick_period_ns;
+            let late_ns = (jiffies - p.scx.runnable_at()) * self.costs.tick_period_ns;
             let late_ms = late_ns / 1_000_000;
             self.exit_with(
                 ExitKind::ErrorStall,
@@ -60,7 +61,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn whereabouts(&self, p: &Task, now: u64) -> String {
         let dsq = p.dsq();
         if dsq == NIL {
-            return match p.ops_state.get() {
+            return match p.scx.ops_state() {
                 OpsState::None => format!("it is nowhere: CPU {} has it", p.cpu.get()),
                 _ => self.policy.describe_custody(p.id).unwrap_or_else(|| {
                     "the policy has had it since ops.enqueue() and inserted it into no DSQ"

@@ -1,7 +1,11 @@
-//! State of sched_ext: of a CPU.
+//! State of sched_ext: of a task and of a CPU.
 
 use std::cell::Cell;
 use std::mem::offset_of;
+
+use schedlab_trace::CpuId;
+
+use crate::contract::consts::dsq_id;
 
 /// A CPU's part (`struct scx_rq`), besides its [deferred work](crate::state::deferred) and its
 /// [kicks](crate::state::kick). The order is that in memory.
@@ -111,5 +115,360 @@ impl ScxRq {
     #[inline(always)]
     pub fn has_immed(&self) -> bool {
         self.nr_immed.get() > 0
+    }
+}
+
+/// `sched_ext_entity::ops_state`: who owns the task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OpsState {
+    /// The kernel.
+    None,
+    /// ops.enqueue() runs.
+    Queueing,
+    /// The policy.
+    Queued,
+    /// A dispatch is being carried out.
+    Dispatching,
+}
+
+/// `SCX_TASK_STATE_*`: how far the task is known to the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TaskState {
+    None,
+    Ready,
+    Enabled,
+    Dead,
+}
+
+/// The order of `rq->scx.runnable_list` of all run queues.
+#[derive(Default)]
+pub(crate) struct RunnableOrder {
+    last: Cell<u64>,
+}
+
+impl RunnableOrder {
+    /// Returns the next place.
+    #[inline(always)]
+    pub fn next(&self) -> u64 {
+        let next = self.last.get() + 1;
+        self.last.set(next);
+        next
+    }
+}
+
+/// A task's part (`struct sched_ext_entity`), besides the DSQ that it is on. The order is that in memory.
+#[repr(C)]
+pub(crate) struct Entity {
+    ops_state: Cell<OpsState>,
+    /// It is one of its run queue's runnable tasks (`SCX_TASK_QUEUED`).
+    queued: Cell<bool>,
+    /// The policy is to hear when it leaves its custody (`SCX_TASK_IN_CUSTODY`).
+    in_custody: Cell<bool>,
+    /// It was promised its CPU at once (`SCX_TASK_IMMED`).
+    immed: Cell<bool>,
+    /// `SCX_TASK_RESET_RUNNABLE_AT`.
+    reset_runnable_at: Cell<bool>,
+    /// It is on `ddsp_deferred_locals` of its run queue.
+    deferred_local: Cell<bool>,
+    /// The policy has got ops.running(), and not yet ops.stopping().
+    runs: Cell<bool>,
+
+    ddsp_dsq_id: Cell<u64>,
+    ddsp_enq_flags: Cell<u64>,
+    sticky_cpu: Cell<Option<CpuId>>,
+    holding_cpu: Cell<Option<CpuId>>,
+    qseq: Cell<u64>,
+    /// In jiffies.
+    runnable_at: Cell<u64>,
+    /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
+    runnable_seq: Cell<Option<u64>>,
+
+    weight: Cell<u32>,
+    state: Cell<TaskState>,
+}
+
+impl Default for Entity {
+    fn default() -> Self {
+        Entity {
+            ops_state: Cell::new(OpsState::None),
+            queued: Cell::new(false),
+            in_custody: Cell::new(false),
+            immed: Cell::new(false),
+            reset_runnable_at: Cell::new(true),
+            deferred_local: Cell::new(false),
+            runs: Cell::new(false),
+            ddsp_dsq_id: Cell::new(dsq_id::INVALID),
+            ddsp_enq_flags: Cell::new(0),
+            sticky_cpu: Cell::new(None),
+            holding_cpu: Cell::new(None),
+            qseq: Cell::new(0),
+            runnable_at: Cell::new(0),
+            runnable_seq: Cell::new(None),
+            weight: Cell::new(0),
+            state: Cell::new(TaskState::None),
+        }
+    }
+}
+
+impl Entity {
+    /// What is before this belongs to the first line of its task in the host's cache, …
+    pub const FLAGS_BYTES: usize = offset_of!(Entity, ddsp_dsq_id);
+    /// … and what is before this to the second one.
+    pub const HOT_BYTES: usize = offset_of!(Entity, weight);
+
+    #[inline(always)]
+    pub fn ops_state(&self) -> OpsState {
+        self.ops_state.get()
+    }
+
+    /// Counted, so that a dispatch of an earlier enqueue is known as such.
+    #[inline(always)]
+    pub fn qseq(&self) -> u64 {
+        self.qseq.get()
+    }
+
+    /// ops.enqueue() is about to be called.
+    #[inline(always)]
+    pub fn begin_enqueue(&self) {
+        self.qseq.set(self.qseq.get() + 1);
+        self.ops_state.set(OpsState::Queueing);
+    }
+
+    /// The policy has it.
+    #[inline(always)]
+    pub fn give_to_policy(&self) {
+        self.in_custody.set(true);
+        self.ops_state.set(OpsState::Queued);
+    }
+
+    /// A dispatch begins to be carried out. Returns who owned it before.
+    #[inline(always)]
+    pub fn begin_dispatch(&self) -> OpsState {
+        self.ops_state.replace(OpsState::Dispatching)
+    }
+
+    /// It was only to be kept from others: it is again who owned it before.
+    #[inline(always)]
+    pub fn end_dispatch(&self, before: OpsState) {
+        self.ops_state.set(before);
+    }
+
+    /// The kernel has it (`SCX_ENQ_CLEAR_OPSS`).
+    #[inline(always)]
+    pub fn clear_opss(&self) {
+        self.ops_state.set(OpsState::None);
+    }
+
+    /// It is on a DSQ of the policy's.
+    #[inline(always)]
+    pub fn enter_custody(&self) {
+        self.in_custody.set(true);
+    }
+
+    /// `task_leave_custody()`. Returns whether it was in custody. Where the kernel moves it by itself
+    /// (`task_scx_migrating()`), it stays.
+    #[inline(always)]
+    pub fn leave_custody(&self) -> bool {
+        let leaves = self.in_custody.get() && self.sticky_cpu.get().is_none();
+        if leaves {
+            self.in_custody.set(false);
+        }
+        leaves
+    }
+
+    #[inline(always)]
+    pub fn in_custody(&self) -> bool {
+        self.in_custody.get()
+    }
+
+    /// It is one of its run queue's runnable tasks.
+    #[inline(always)]
+    pub fn join(&self) {
+        self.queued.set(true);
+    }
+
+    /// It is not any more.
+    #[inline(always)]
+    pub fn leave(&self) {
+        self.queued.set(false);
+    }
+
+    #[inline(always)]
+    pub fn is_queued(&self) -> bool {
+        self.queued.get()
+    }
+
+    /// It is switched in. Returns whether it runs for the policy, too: it is queued.
+    #[inline(always)]
+    pub fn start_running(&self) -> bool {
+        let queued = self.queued.get();
+        self.runs.set(queued);
+        queued
+    }
+
+    #[inline(always)]
+    pub fn stop_running(&self) {
+        self.runs.set(false);
+    }
+
+    /// The policy has got ops.running(), and not yet ops.stopping().
+    #[inline(always)]
+    pub fn runs(&self) -> bool {
+        self.runs.get()
+    }
+
+    /// It is promised its CPU at once, or is not any more.
+    #[inline(always)]
+    pub fn set_immed(&self, immed: bool) {
+        self.immed.set(immed);
+    }
+
+    #[inline(always)]
+    pub fn is_immed(&self) -> bool {
+        self.immed.get()
+    }
+
+    /// `set_task_runnable()`: it comes to this place of the list.
+    #[inline(always)]
+    pub fn set_runnable(&self, place: u64, jiffies: impl FnOnce() -> u64) {
+        if self.reset_runnable_at.replace(false) {
+            self.runnable_at.set(jiffies());
+        }
+        self.runnable_seq.set(Some(place));
+    }
+
+    /// `clr_task_runnable()`.
+    #[inline(always)]
+    pub fn clear_runnable(&self, reset_runnable_at: bool) {
+        self.runnable_seq.set(None);
+        if reset_runnable_at {
+            self.reset_runnable_at.set(true);
+        }
+    }
+
+    pub fn resets_runnable_at(&self) -> bool {
+        self.reset_runnable_at.get()
+    }
+
+    /// Since when it is runnable, in jiffies.
+    pub fn runnable_at(&self) -> u64 {
+        self.runnable_at.get()
+    }
+
+    /// Its place among the runnable tasks.
+    pub fn runnable_seq(&self) -> Option<u64> {
+        self.runnable_seq.get()
+    }
+
+    /// An op dispatches it directly.
+    #[inline(always)]
+    pub fn dispatch_directly(&self, dsq: u64, enq_flags: u64) {
+        self.ddsp_dsq_id.set(dsq);
+        self.ddsp_enq_flags.set(enq_flags);
+    }
+
+    /// The default choice of a CPU dispatches it directly.
+    #[inline(always)]
+    pub fn dispatch_to_local(&self) {
+        self.ddsp_dsq_id.set(dsq_id::LOCAL);
+    }
+
+    #[inline(always)]
+    pub fn clear_direct_dispatch(&self) {
+        self.ddsp_dsq_id.set(dsq_id::INVALID);
+        self.ddsp_enq_flags.set(0);
+    }
+
+    #[inline(always)]
+    pub fn has_direct_dispatch(&self) -> bool {
+        self.ddsp_dsq_id.get() != dsq_id::INVALID
+    }
+
+    #[inline(always)]
+    pub fn ddsp_dsq_id(&self) -> u64 {
+        self.ddsp_dsq_id.get()
+    }
+
+    #[inline(always)]
+    pub fn ddsp_enq_flags(&self) -> u64 {
+        self.ddsp_enq_flags.get()
+    }
+
+    /// It goes to the local DSQ of another CPU, with these flags, when its run queue's lock is free.
+    pub fn defer_local(&self, enq_flags: u64) {
+        self.ddsp_enq_flags.set(enq_flags);
+        self.clear_opss();
+        self.deferred_local.set(true);
+    }
+
+    /// It does not go there any more.
+    pub fn forget_deferred(&self) {
+        self.deferred_local.set(false);
+    }
+
+    /// It goes there now. Returns the DSQ and the flags.
+    pub fn take_deferred(&self) -> (u64, u64) {
+        self.forget_deferred();
+        let taken = (self.ddsp_dsq_id.get(), self.ddsp_enq_flags.get());
+        self.clear_direct_dispatch();
+        taken
+    }
+
+    #[inline(always)]
+    pub fn is_deferred(&self) -> bool {
+        self.deferred_local.get()
+    }
+
+    /// The kernel moves it by itself, to `cpu`.
+    #[inline(always)]
+    pub fn stick_to(&self, cpu: CpuId) {
+        self.sticky_cpu.set(Some(cpu));
+    }
+
+    /// It has come there. Returns where.
+    #[inline(always)]
+    pub fn unstick(&self) -> Option<CpuId> {
+        self.sticky_cpu.take()
+    }
+
+    #[inline(always)]
+    pub fn sticky_cpu(&self) -> Option<CpuId> {
+        self.sticky_cpu.get()
+    }
+
+    /// `cpu` has taken it off a queue to move it.
+    #[inline(always)]
+    pub fn hold(&self, cpu: CpuId) {
+        self.holding_cpu.set(Some(cpu));
+    }
+
+    /// No CPU moves it any more. Returns whether one did.
+    #[inline(always)]
+    pub fn let_go(&self) -> bool {
+        self.holding_cpu.take().is_some()
+    }
+
+    #[inline(always)]
+    pub fn holding_cpu(&self) -> Option<CpuId> {
+        self.holding_cpu.get()
+    }
+
+    /// `scx_set_task_state()`.
+    pub fn set_state(&self, state: TaskState) {
+        self.state.set(state);
+    }
+
+    #[inline(always)]
+    pub fn state(&self) -> TaskState {
+        self.state.get()
+    }
+
+    /// Its weight for the policy, of 100 by default.
+    pub fn set_weight(&self, weight: u32) {
+        self.weight.set(weight);
+    }
+
+    pub fn weight(&self) -> u32 {
+        self.weight.get()
     }
 }

@@ -7,13 +7,14 @@ use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, Instant, TaskId};
 use schedlab_workload::{Reservation, Rng, SchedClass, TaskSpec};
 
-use crate::contract::consts::{self, dsq_id};
+use crate::contract::consts;
 use crate::state::account::Account;
 use crate::state::affinity::Affinity;
 use crate::state::dsq::{Node, Nodes};
 use crate::state::memory::WorkingSet;
 use crate::state::pi::{Inherited, Rank};
 use crate::state::program::Program;
+use crate::state::scx;
 use crate::state::sorted::NIL;
 
 /// Scheduling classes; a greater one goes first (`sched_class_above()`).
@@ -51,28 +52,6 @@ pub(crate) enum OnRq {
     Migrating,
 }
 
-/// `sched_ext_entity::ops_state`: who owns the task.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OpsState {
-    /// The kernel.
-    None,
-    /// ops.enqueue() runs.
-    Queueing,
-    /// The policy.
-    Queued,
-    /// A dispatch is being carried out.
-    Dispatching,
-}
-
-/// `SCX_TASK_STATE_*`: how far the task is known to the policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ScxState {
-    None,
-    Ready,
-    Enabled,
-    Dead,
-}
-
 /// Which task it is.
 pub(crate) struct Identity {
     pub id: TaskId,
@@ -100,36 +79,17 @@ pub(crate) struct Task {
     pub on_cpu: Cell<bool>,
     /// Some CPU spins until the task is off its CPU.
     pub on_cpu_awaited: Cell<bool>,
-    pub ops_state: Cell<OpsState>,
-    pub queued: Cell<bool>,
-    pub in_custody: Cell<bool>,
-    pub immed: Cell<bool>,
-    pub reset_runnable_at: Cell<bool>,
-    /// It is on `ddsp_deferred_locals` of its run queue.
-    pub deferred_local: Cell<bool>,
-    /// The policy has got ops.running(), and not yet ops.stopping().
-    pub runs: Cell<bool>,
     pub exiting: Cell<bool>,
     pub yielded: Cell<bool>,
     /// Its place there.
     pub node: crate::state::dsq::Node,
+    pub scx: scx::Entity,
 
-    // Fields that change on its way through sched_ext.
-    pub ddsp_dsq_id: Cell<u64>,
-    pub ddsp_enq_flags: Cell<u64>,
-    pub sticky_cpu: Cell<Option<CpuId>>,
-    pub holding_cpu: Cell<Option<CpuId>>,
-    pub qseq: Cell<u64>,
+    // Fields that are read where it is chosen and runs.
     pub exec_start: Cell<u64>,
     pub sum_exec_ns: Cell<u64>,
     /// CPU it last ran on.
     pub last_cpu: Cell<Option<CpuId>>,
-
-    // Fields that are read where it wakes, is chosen, runs.
-    /// In jiffies.
-    pub runnable_at: Cell<u64>,
-    /// Place in the order of `rq->scx.runnable_list`; `None` = not on it.
-    pub runnable_seq: Cell<Option<u64>>,
     /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
     pub migration_dest: Cell<Option<CpuId>>,
     pub address_space: Option<u32>,
@@ -148,8 +108,6 @@ pub(crate) struct Task {
     pub account: Account,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
-    pub weight: Cell<u32>,
-    pub scx_state: Cell<ScxState>,
     pub rt_slice_left_ticks: Cell<u32>,
     pub fair: crate::state::fair::Entity,
     pub dl: crate::state::deadline::Entity,
@@ -159,9 +117,9 @@ pub(crate) struct Task {
     pub buffers: crate::state::memory::Buffers,
 }
 
-/// Each of the first two groups is as large as a line of the host's cache.
-const _: () = assert!(std::mem::offset_of!(Task, ddsp_dsq_id) == 64);
-const _: () = assert!(std::mem::offset_of!(Task, runnable_at) == 128);
+/// What a task's way through sched_ext looks at begins and ends with a line of the host's cache.
+const _: () = assert!(std::mem::offset_of!(Task, scx) + scx::Entity::FLAGS_BYTES == 64);
+const _: () = assert!(std::mem::offset_of!(Task, scx) + scx::Entity::HOT_BYTES == 128);
 
 impl Task {
     pub fn new(
@@ -198,24 +156,9 @@ impl Task {
             sum_exec_ns: Cell::new(0),
             account: Account::default(),
             yielded: Cell::new(false),
-            weight: Cell::new(0),
-            scx_state: Cell::new(ScxState::None),
-            ops_state: Cell::new(OpsState::None),
-            qseq: Cell::new(0),
-            queued: Cell::new(false),
-            in_custody: Cell::new(false),
-            immed: Cell::new(false),
-            reset_runnable_at: Cell::new(true),
-            runnable_seq: Cell::new(None),
-            runnable_at: Cell::new(0),
             dsq: Cell::new(NIL),
             node: crate::state::dsq::Node::new(id),
-            deferred_local: Cell::new(false),
-            ddsp_dsq_id: Cell::new(dsq_id::INVALID),
-            ddsp_enq_flags: Cell::new(0),
-            sticky_cpu: Cell::new(None),
-            holding_cpu: Cell::new(None),
-            runs: Cell::new(false),
+            scx: scx::Entity::default(),
             rt_slice_left_ticks: Cell::new(0),
             fair: crate::state::fair::Entity::default(),
             dl: crate::state::deadline::Entity::default(),
@@ -367,11 +310,6 @@ impl Task {
             SchedClass::Idle => consts::WEIGHT_IDLEPRIO,
             _ => consts::load_weight(self.nice.get()),
         }
-    }
-
-    pub fn clear_direct_dispatch(&self) {
-        self.ddsp_dsq_id.set(dsq_id::INVALID);
-        self.ddsp_enq_flags.set(0);
     }
 }
 

@@ -8,7 +8,8 @@ use crate::contract::policy::{OpCall, OpKind, Policy};
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::dsq::{MixedOrder, Place};
-use crate::state::task::{Class, OpsState, Task};
+use crate::state::scx::OpsState;
+use crate::state::task::{Class, Task};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `dispatch_enqueue()`.
@@ -28,7 +29,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.link_local(c, rq, p, enq_flags);
         if enq_flags & enq::CLEAR_OPSS != 0 {
-            p.ops_state.set(OpsState::None);
+            p.scx.clear_opss();
         }
     }
 
@@ -44,9 +45,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .expect("local DSQs are FIFO");
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
         if enq_flags & enq::IMMED != 0 {
-            p.immed.set(true);
+            p.scx.set_immed(true);
         }
-        if p.immed.get() {
+        if p.scx.is_immed() {
             self.count_immed(c, rq, enq_flags);
         }
         p.enter_dsq(rq.local_dsq());
@@ -98,7 +99,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let call_dequeue = if queue.id() == dsq_id::GLOBAL {
             self.task_leave_custody(p)
         } else {
-            p.in_custody.set(true);
+            p.scx.enter_custody();
             false
         };
         self.spin_unlock(c, lock);
@@ -106,7 +107,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.call_dequeue(c, self.rq_of_dispatch(c, p), p);
         }
         if enq_flags & enq::CLEAR_OPSS != 0 {
-            p.ops_state.set(OpsState::None);
+            p.scx.clear_opss();
         }
     }
 
@@ -137,7 +138,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Returns the run queue under whose lock `p` is put on a global DSQ: after `ops.dispatch()` the queue of the CPU
     /// that asked for it (`finish_dispatch()`), else its own.
     fn rq_of_dispatch<'k>(&'k self, c: &'k Cpu, p: &Task) -> &'k Cpu {
-        match p.ops_state.get() {
+        match p.scx.ops_state() {
             OpsState::Dispatching => c,
             _ => self.cpu(p.cpu.get()),
         }
@@ -156,12 +157,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `task_leave_custody()`.
     fn task_leave_custody(&self, p: &Task) -> bool {
-        // Set only while the kernel moves the task by itself (`task_scx_migrating()`).
-        if !p.in_custody.get() || p.sticky_cpu.get().is_some() {
-            return self.mutated(Mutation::DequeueWithoutCustody);
-        }
-        p.in_custody.set(false);
-        true
+        p.scx.leave_custody() || self.mutated(Mutation::DequeueWithoutCustody)
     }
 
     /// Without run queue locks who finds a task on a local or global DSQ runs it at once, and it may be back with the
@@ -177,7 +173,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn leave_custody_early(&self, c: &Cpu, dsq: u32, p: &Task) {
-        if dsq == c.local_dsq() || p.ops_state.get() == OpsState::Dispatching {
+        if dsq == c.local_dsq() || p.scx.ops_state() == OpsState::Dispatching {
             return;
         }
         if self.is_local(dsq) {
@@ -203,9 +199,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.call_dequeue(c, rq, p);
             return;
         }
-        let state = p.ops_state.replace(OpsState::Dispatching);
+        let state = p.scx.begin_dispatch();
         self.call_dequeue(c, rq, p);
-        p.ops_state.set(state);
+        p.scx.end_dispatch(state);
     }
 
     /// `dsq_inc_nr()`, the part about `SCX_ENQ_IMMED`.
