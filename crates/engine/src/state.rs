@@ -28,6 +28,7 @@ pub(crate) mod scx;
 pub(crate) mod segment;
 pub(crate) mod shared;
 pub(crate) mod sorted;
+pub(crate) mod stop;
 pub(crate) mod task;
 pub(crate) mod tcp;
 pub(crate) mod traffic;

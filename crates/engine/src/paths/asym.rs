@@ -23,7 +23,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The utilisation of `p` up to the local time of `c`, until when it ran on its CPU or did not.
     pub(crate) fn update_utilisation(&self, c: &Cpu, p: &Task, ran: bool) {
         if self.costs.is_asymmetric {
-            let ran = ran.then(|| self.capacity_of(p.cpu.get()));
+            let ran = ran.then(|| self.capacity_of(p.cpu()));
             p.fair.utilisation.update(c.this.now.get(), ran);
         }
     }

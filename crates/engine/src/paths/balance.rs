@@ -18,7 +18,7 @@ use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::domains::{Domain, Group, Place};
-use crate::state::fair::Push;
+use crate::state::stop::Push;
 use crate::state::task::Class;
 
 /// A task moves between nodes only if more than so many more run there (`NUMA_IMBALANCE_MIN`).
@@ -345,11 +345,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.rq_lock(c, src);
         if let Some(p) = self.running_fair(src)
             && p.allows(dest)
-            && p.migration_dest.get().is_none()
+            && !p.stop.is_due()
         {
             pushes = true;
-            p.fair.pushed.set(Some(Push::IdleCpu));
-            p.migration_dest.set(Some(dest));
+            p.stop.push_to(dest, Push::IdleCpu);
             self.taken_by_class(c, src, Class::Stop);
             self.resched_curr(c, src);
         }

@@ -47,7 +47,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // A task that is about to run may still be on its queue, and one that stops may be on one again.
         let runs = |at| matches!(at, Whereabouts::Runs(_));
         assert!(
-            self.task(task).on_cpu.get() && runs(at) != runs(former),
+            self.task(task).on_cpu() && runs(at) != runs(former),
             "{} is in two places: {former:?} and {at:?}",
             self.task(task).label()
         );
@@ -89,7 +89,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(task) = c.curr() {
             let p = self.task(task);
             assert!(
-                p.on_cpu.get(),
+                p.on_cpu(),
                 "{} is current on CPU {} and runs nowhere",
                 p.label(),
                 c.id
@@ -116,10 +116,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Some(Whereabouts::Queue(cpu)) => {
                 assert!(
-                    matches!(p.class.get(), Class::Fair | Class::Rt | Class::Deadline),
+                    matches!(p.class(), Class::Fair | Class::Rt | Class::Deadline),
                     "{} waits on the run queue of CPU {cpu} as {:?}",
                     label(),
-                    p.class.get()
+                    p.class()
                 );
             }
             Some(Whereabouts::Runs(_)) => {
@@ -129,13 +129,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     label()
                 );
             }
-            None if p.on_rq() == OnRq::Queued && p.class.get() == Class::Ext => {
+            None if p.on_rq() == OnRq::Queued && p.class() == Class::Ext => {
                 // The policy has it, somebody moves it, or it is on the way to its queue.
                 let in_hands = p.scx.ops_state() != OpsState::None
                     || p.scx.in_custody()
                     || p.scx.holding_cpu().is_some()
                     || p.scx.is_deferred()
-                    || p.on_cpu.get()
+                    || p.on_cpu()
                     || self.cpus.iter().any(|c| c.is_in_kernel());
                 assert!(in_hands, "{} is runnable, and nobody has it", label());
             }
@@ -244,7 +244,7 @@ mod tests {
         let told = complaint(|kernel, p| kernel.cpus[1].switch_to(Some(p.id)));
         assert_eq!(told, "a[1000] is current on CPU 1 and runs nowhere");
         let told = complaint(|kernel, p| {
-            p.on_cpu.set(true);
+            p.switch_in();
             kernel.cpus.iter().for_each(|c| c.switch_to(Some(p.id)));
         });
         assert!(told.starts_with("a[1000] is in two places: Runs"), "{told}");

@@ -32,7 +32,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return speed;
         }
         let llc = self.machine.topology.cpu(c.id).llc;
-        let (more, of) = self.machine.overflow(p.working_set.bytes, llc);
+        let (more, of) = self.machine.overflow(p.memory.working_set_bytes, llc);
         // No more than `speed`, so it fits; a task that is slowed down without end goes on.
         ((u128::from(speed) * of / (of + more)) as u32).max(1)
     }
@@ -129,7 +129,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 llc.unwrap_or(0).max(own)
             }
         };
-        p.working_set.bytes.min(holds) * per_kb / 1_024
+        p.memory.working_set_bytes.min(holds) * per_kb / 1_024
     }
 
     /// Returns the cost of a KB of memory for the node of `cpu`, which may lie on another node.

@@ -276,7 +276,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if self.accounts {
                 p.account.tick(p.program.exec() == Exec::User);
             }
-            match p.class.get() {
+            match p.class() {
                 Class::Ext => self.task_tick_scx(c, p),
                 Class::Fair => self.task_tick_fair(c, p),
                 Class::Rt => self.task_tick_rt(c, p),

@@ -57,7 +57,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The deadline of what `rq` runs, if that is of the class.
     fn dl_curr(&self, rq: &Cpu) -> Option<u64> {
         let p = self.task(rq.curr()?);
-        (p.class.get() == Class::Deadline).then(|| p.dl.deadline.get())
+        (p.class() == Class::Deadline).then(|| p.dl.deadline.get())
     }
 
     /// The deadline of the first that waits on `rq`.
@@ -69,7 +69,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `earliest_dl.curr`: the earliest deadline on `rq`. Who blocks or is throttled does not count any more.
     pub(crate) fn dl_earliest(&self, rq: &Cpu) -> Option<u64> {
         let curr = rq.curr().map(|task| self.task(task));
-        let curr = curr.filter(|p| p.class.get() == Class::Deadline && p.dl.queued.get());
+        let curr = curr.filter(|p| p.class() == Class::Deadline && p.dl.queued.get());
         let runs = curr.map(|p| p.dl.deadline.get());
         runs.into_iter().chain(self.dl_first(rq)).min()
     }
@@ -258,7 +258,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if dl.runtime.get() > 0 && !dl.yielded.get() {
             return;
         }
-        let rq = self.cpu(p.cpu.get());
+        let rq = self.cpu(p.cpu());
         self.dequeue_dl_entity(rq, p);
         if p.is_boosted_by_deadline() || !self.start_dl_timer(c, rq, p) {
             self.enqueue_task_dl(c, rq, p, enq::REPLENISH);
@@ -280,7 +280,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `pick_task_dl()`, after a pull where a task of the class leaves this CPU (`balance_dl()`).
     pub(crate) fn pick_task_dl(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
-        let left = prev.filter(|p| p.class.get() == Class::Deadline);
+        let left = prev.filter(|p| p.class() == Class::Deadline);
         let prev = left.filter(|p| p.dl.queued.get());
         if left.is_some() && prev.is_none() && c.is_online() {
             self.pull_dl_task(c);
@@ -297,7 +297,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let runs = self.dl_curr(rq);
         self.is_queued_on(p, rq)
             && p.dl.queued.get()
-            && !p.on_cpu.get()
+            && !p.on_cpu()
             && runs.is_some_and(|deadline| deadline <= p.dl.deadline.get())
     }
 
@@ -309,10 +309,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let found = waiting
                 .map(|task| self.task(task))
                 .filter(|p| p.allows(c.id) && self.would_be_earliest(p, c))
-                .filter(|p| self.dl_waits_behind(p, self.cpu(p.cpu.get())))
-                .min_by_key(|p| (p.dl.deadline.get(), p.cpu.get()));
+                .filter(|p| self.dl_waits_behind(p, self.cpu(p.cpu())))
+                .min_by_key(|p| (p.dl.deadline.get(), p.cpu()));
             let Some(p) = found else { return };
-            let src = self.cpu(p.cpu.get());
+            let src = self.cpu(p.cpu());
             self.rq_unlock(c, c);
             self.rq_lock(c, src);
             // Either may have changed meanwhile.
@@ -337,7 +337,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let curr = self.cpu(prev).curr().map(|task| self.task(task));
         let stays = |curr: &Task| {
             let is_later = p.dl.deadline.get() < curr.dl.deadline.get();
-            curr.class.get() == Class::Deadline && (curr.affinity.nr() < 2 || !is_later)
+            curr.class() == Class::Deadline && (curr.affinity.nr() < 2 || !is_later)
         };
         if p.allows(prev) && !curr.is_some_and(stays) {
             return prev;
@@ -350,7 +350,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `find_later_rq()` and `cpudl_find()`: a CPU without tasks of the class, its own or this one or else the nearest;
     /// where all have some, that with the latest deadline, if that is later.
     fn find_later_rq(&self, c: &Cpu, p: &Task) -> Option<CpuId> {
-        let own = p.cpu.get();
+        let own = p.cpu();
         let usable = |rq: &&Cpu| rq.is_online() && p.allows(rq.id);
         let free = self.cpus.iter().filter(usable);
         let free = free.filter(|rq| self.dl_earliest(rq).is_none());
@@ -371,7 +371,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let curr = rq.curr().map(|task| self.task(task));
         let waits = curr.is_some_and(|curr| {
             let goes_first = p.dl.deadline.get() < curr.dl.deadline.get();
-            curr.class.get() == Class::Deadline && (curr.affinity.nr() < 2 || !goes_first)
+            curr.class() == Class::Deadline && (curr.affinity.nr() < 2 || !goes_first)
         });
         if waits && !rq.need_resched() && p.affinity.nr() > 1 {
             self.push_dl_tasks(c, rq);
@@ -398,8 +398,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             self.sync(c);
             let curr = rq.curr().map(|task| self.task(task));
-            let gives_way =
-                |curr: &Task| curr.class.get() == Class::Deadline && curr.affinity.nr() > 1;
+            let gives_way = |curr: &Task| curr.class() == Class::Deadline && curr.affinity.nr() > 1;
             let runs = self.dl_curr(rq);
             if curr.is_some_and(gives_way) && runs.is_some_and(|at| p.dl.deadline.get() < at) {
                 self.resched_curr(c, rq);
@@ -411,7 +410,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let dst = self.cpu(cpu);
             self.double_rq_lock(c, rq, dst);
             // Either may have changed meanwhile.
-            let waits = self.is_queued_on(p, rq) && p.dl.queued.get() && !p.on_cpu.get();
+            let waits = self.is_queued_on(p, rq) && p.dl.queued.get() && !p.on_cpu();
             let goes =
                 waits && dst.is_online() && p.allows(dst.id) && self.would_be_earliest(p, dst);
             if goes {
@@ -458,7 +457,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn set_next_task_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         rq.dl.queue.borrow_mut().retain(|&task| task != p.id);
         p.dl.runs.set(true);
-        p.exec_start.set(c.this.now.get());
+        p.start_exec(c.this.now.get());
         self.start_hrtick_dl(c, rq, p);
     }
 
@@ -499,7 +498,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn dl_task_timer(&self, c: &Cpu, p: &Task) {
         let rq = self.task_rq_lock(c, p);
         let is_due =
-            p.class.get() == Class::Deadline && !p.is_boosted_by_deadline() && p.dl.throttled.get();
+            p.class() == Class::Deadline && !p.is_boosted_by_deadline() && p.dl.throttled.get();
         if is_due && p.on_rq() == OnRq::Queued {
             self.enqueue_task_dl(c, rq, p, enq::REPLENISH);
             self.wakeup_preempt(c, rq, p);

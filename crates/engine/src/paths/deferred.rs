@@ -142,7 +142,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let stays = p.scx.is_immed() && first && open;
             let unwanted = p.scx.is_immed() && !stays;
             first = false;
-            if p.migration_dest.get().is_some() || !(unwanted || flags & reenq::ANY != 0) {
+            if p.stop.is_due() || !(unwanted || flags & reenq::ANY != 0) {
                 continue;
             }
             tasks.push(task);
@@ -199,7 +199,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 break;
             }
             let p = self.task(task);
-            let task_rq = self.cpu(p.cpu.get());
+            let task_rq = self.cpu(p.cpu());
             self.spin_unlock(c, lock);
             if task_rq.id != locked.id {
                 self.rq_unlock(c, locked);
@@ -209,7 +209,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.spin_lock(c, lock);
             let lost = p.dsq() != dsq
                 || p.scx.holding_cpu().is_some()
-                || p.cpu.get() != task_rq.id
+                || p.cpu() != task_rq.id
                 || p.on_rq() != OnRq::Queued
                 || self.dsqs.inserted_after(cursor, &p.node);
             if lost {

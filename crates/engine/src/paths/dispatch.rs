@@ -73,8 +73,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn wait_until_placed(&self, c: &Cpu, p: &Task) {
         let is_nowhere = || {
             p.on_rq() == OnRq::Queued
-                && p.cpu.get() == c.id
-                && p.class.get() == Class::Ext
+                && p.cpu() == c.id
+                && p.class() == Class::Ext
                 && p.scx.ops_state() != OpsState::Queued
                 && p.dsq() == NIL
                 && p.scx.holding_cpu().is_none()
@@ -90,7 +90,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     pub(crate) fn find_dsq_for_dispatch(&self, rq: &Cpu, id: u64, p: &Task) -> u32 {
         let found = self.dsqs.find_user(id);
-        found.unwrap_or_else(|| self.find_other_dsq(rq, id, p.cpu.get(), Some(p)))
+        found.unwrap_or_else(|| self.find_other_dsq(rq, id, p.cpu(), Some(p)))
     }
 
     /// The same for no CPU in particular.
@@ -331,7 +331,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let p = self.task(task);
             self.prefetch_dispatches(c, queue, p);
             self.read_line(c, p.line);
-            if p.cpu.get() == rq.id {
+            if p.cpu() == rq.id {
                 // Without run queue locks another CPU may take it as soon as the queue is free.
                 self.task_unlink_from_dsq(c, p, queue);
                 p.scx.hold(c.id);
@@ -344,7 +344,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return Some(true);
             }
             if self.task_can_run_on_remote_rq(p, rq, false) {
-                let src = self.cpu(p.cpu.get());
+                let src = self.cpu(p.cpu());
                 let consumed = self.consume_remote_task(c, rq, p, enq_flags, queue, src);
                 return consumed.then_some(true);
             }
@@ -363,7 +363,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p: &Task,
         enq_flags: u64,
     ) {
-        let src = self.cpu(p.cpu.get());
+        let src = self.cpu(p.cpu());
         if rq.id == src.id && rq.id == dst.id {
             self.dispatch_enqueue_local(c, dst, p, enq_flags | enq::CLEAR_OPSS);
             return;
@@ -385,13 +385,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             } else if !self.task_can_run_on_remote_rq(p, dst, true) {
                 p.scx.let_go();
                 fallback = true;
-                let global = self.global_dsq(p.cpu.get());
+                let global = self.global_dsq(p.cpu());
                 self.dispatch_enqueue(c, global, p, enq_flags | enq::GDSQ_FALLBACK);
             } else {
                 self.move_remote_task_to_local_dsq(c, p, enq_flags, src, dst);
                 locked = dst;
             }
-            if !fallback && p.class.get() > self.curr_class(dst) {
+            if !fallback && p.class() > self.curr_class(dst) {
                 self.resched_curr(c, dst);
             }
         }
@@ -495,7 +495,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.life.is_bypassing() {
             return false;
         }
-        let src = self.cpu(p.cpu.get());
+        let src = self.cpu(p.cpu());
         let locked = c.op.locked_rq().map(|cpu| self.cpu(cpu));
         match locked {
             Some(locked) if locked.id != src.id => {
@@ -511,7 +511,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // nldsq_cursor_lost_task()
         let lost = p.dsq() != src_dsq
             || p.scx.holding_cpu().is_some()
-            || p.cpu.get() != src.id
+            || p.cpu() != src.id
             || self.dsqs.inserted_after(iter, &p.node);
         let (slice, vtime) = self.dsqs.iter_take_overrides(iter);
         let mut p_rq = src;
@@ -551,14 +551,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         dst_dsq: u32,
         src_lock: LockIx,
     ) -> (&'k Cpu, bool) {
-        let src = self.cpu(p.cpu.get());
+        let src = self.cpu(p.cpu());
         let mut dst_dsq = dst_dsq;
         let mut enq_flags = enq_flags;
         let mut dst = src;
         if self.is_local(dst_dsq) {
             dst = self.cpu(CpuId(dst_dsq));
             if src.id != dst.id && !self.task_can_run_on_remote_rq(p, dst, true) {
-                dst_dsq = self.global_dsq(p.cpu.get());
+                dst_dsq = self.global_dsq(p.cpu());
                 dst = src;
                 enq_flags |= enq::GDSQ_FALLBACK;
             }
@@ -583,7 +583,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Takes `p` off a queue, whose lock it releases, and holds it. Returns whether no other CPU took it meanwhile,
     /// which only run queue locks rule out.
     fn hold_unlinked(&self, c: &Cpu, p: &Task, queue: &Dsq, lock: LockIx) -> bool {
-        let src = p.cpu.get();
+        let src = p.cpu();
         self.task_unlink_from_dsq(c, p, queue);
         p.scx.hold(c.id);
         self.spin_unlock(c, lock);
@@ -594,13 +594,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether the task that `c` has taken off a queue of `src` is still its to move. A CPU that has begun to move it
     /// to another run queue meanwhile, which only run queue locks rule out, finds it held and goes on.
     pub(crate) fn still_holds(&self, c: &Cpu, p: &Task, src: CpuId) -> bool {
-        p.scx.holding_cpu() == Some(c.id) && p.cpu.get() == src && p.on_rq() == OnRq::Queued
+        p.scx.holding_cpu() == Some(c.id) && p.cpu() == src && p.on_rq() == OnRq::Queued
     }
 
     /// Without run queue locks a task is on a queue before its CPU has switched to another one: who
     /// takes it waits for that.
     fn wait_for_switch(&self, c: &Cpu, p: &Task) {
-        if !self.machine.sched_ext.rq_locks && self.cpu(p.cpu.get()).id != c.id {
+        if !self.machine.sched_ext.rq_locks && self.cpu(p.cpu()).id != c.id {
             self.wait_until_off_cpu(c, p);
         }
     }
@@ -614,7 +614,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.life.is_bypassing() || !self.has_op(OpKind::Dispatch) || !c.is_online() {
             return Verdict::None;
         }
-        let prev_ext = prev.filter(|p| p.class.get() == Class::Ext);
+        let prev_ext = prev.filter(|p| p.class() == Class::Ext);
         let mut loops = consts::DSP_MAX_LOOPS;
         loop {
             c.dispatch.begin();
@@ -668,7 +668,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn balance_verdict(&self, c: &Cpu, prev: Option<&Task>) -> Verdict {
         if let Some(p) = prev
-            && p.class.get() == Class::Ext
+            && p.class() == Class::Ext
         {
             self.update_curr_scx(c, p);
             // A runnable previous task with slice left goes on, without asking the policy.

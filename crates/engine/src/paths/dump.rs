@@ -48,7 +48,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut runnable: Vec<(u64, &Task)> = self
             .tasks
             .iter()
-            .filter(|p| p.cpu.get() == rq.id && p.class.get() == Class::Ext)
+            .filter(|p| p.cpu() == rq.id && p.class() == Class::Ext)
             .filter_map(|p| Some((p.scx.runnable_seq()?, p)))
             .collect();
         runnable.sort_unstable_by_key(|&(seq, _)| seq);
@@ -63,7 +63,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let cpu = rq.id;
             self.call_op_on(c, rq, OpCall::DumpCpu { context, cpu, idle });
         }
-        let curr = curr.filter(|p| p.class.get() == Class::Ext);
+        let curr = curr.filter(|p| p.class() == Class::Ext);
         let curr = curr.map(|p| ('*', p));
         let waiting = runnable.into_iter().map(|(_, p)| (' ', p));
         for (marker, p) in curr.into_iter().chain(waiting) {
@@ -87,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             false => "ops_qseq=0 pnt_seq=0".to_owned(),
         };
         let (label, class) = match curr {
-            Some(p) => (p.label(), p.class.get()),
+            Some(p) => (p.label(), p.class()),
             None => (format!("swapper/{}[0]", rq.id), Class::Idle),
         };
         let class = match class {

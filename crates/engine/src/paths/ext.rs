@@ -97,7 +97,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else if p.scx.has_direct_dispatch() {
             self.direct_dispatch(c, rq, p, enq_flags);
             return;
-        } else if p.exiting.get() && !self.has_flag(ops::ENQ_EXITING) {
+        } else if p.is_exiting() && !self.has_flag(ops::ENQ_EXITING) {
             Some(rq.local_dsq())
         } else if !self.has_op(OpKind::Enqueue) {
             Some(self.find_dsq_for_dispatch(rq, dsq_id::GLOBAL, p))
@@ -386,7 +386,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.ops_dequeue(c, c, p, deq::CORE_SCHED_EXEC);
             self.dispatch_dequeue(c, c, p);
         }
-        p.exec_start.set(c.this.now.get());
+        p.start_exec(c.this.now.get());
         if p.scx.start_running() && self.has_op(OpKind::Running) {
             self.call_op_on(c, c, OpCall::Running { task: p.id });
         }
@@ -405,7 +405,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.rq_modified_begin(Class::Ext);
         let mut verdict = self.balance_one(c, prev);
         c.kicks.choose();
-        if verdict == Verdict::Prev && prev.is_none_or(|p| p.class.get() != Class::Ext) {
+        if verdict == Verdict::Prev && prev.is_none_or(|p| p.class() != Class::Ext) {
             verdict = Verdict::Local;
         }
         if c.rq_modified_above(Class::Ext) {

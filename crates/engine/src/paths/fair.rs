@@ -16,7 +16,8 @@ use crate::contract::consts::{deq, enq, wake};
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
-use crate::state::fair::{CAPACITY, NEVER, Push};
+use crate::state::fair::{CAPACITY, NEVER};
+use crate::state::stop::Push;
 use crate::state::task::{Class, OnRq, Task};
 use crate::state::utilisation::nr_idle_scan;
 
@@ -58,7 +59,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
         let p = self.task(rq.curr()?);
-        (p.class.get() == Class::Fair && p.on_rq() == OnRq::Queued).then_some(p)
+        (p.class() == Class::Fair && p.on_rq() == OnRq::Queued).then_some(p)
     }
 
     /// V, the weighted mean of the virtual times (`avg_vruntime()`), and the sum of the weights.
@@ -161,7 +162,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `update_curr()`. Whose request is used up, or has lasted as long as it was to be left alone, makes way for others.
     fn update_curr_fair(&self, c: &Cpu, p: &Task) {
-        let rq = self.cpu(p.cpu.get());
+        let rq = self.cpu(p.cpu());
         if self.charge_fair(c, p) && self.fair_task_waits(rq) {
             self.resched_curr(c, rq);
         }
@@ -296,7 +297,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.update_curr_fair(c, p);
             self.resched_curr(c, c);
         } else if let Some(p) = c.curr().map(|task| self.task(task))
-            && p.class.get() == Class::Deadline
+            && p.class() == Class::Deadline
         {
             self.task_tick_dl(c, p, true);
         }
@@ -306,7 +307,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Brings the running task of another CPU up to date as of the local time of `c`.
     fn update_curr_fair_of(&self, c: &Cpu, p: &Task) {
-        if c.this.now.get() > p.exec_start.get() {
+        if c.this.now.get() > p.exec_start() {
             self.update_curr_fair(c, p);
         }
     }
@@ -334,8 +335,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if flags & deq::SLEEP != 0 {
             self.keep_utilisation(p);
         }
-        if flags & deq::SLEEP != 0 && p.fair.pushed.take().is_some() {
-            p.migration_dest.set(None);
+        if flags & deq::SLEEP != 0 {
+            p.stop.forget_push();
         }
         p.fair.slept_on.set(sleeps_early.then_some(rq.id));
         let left = p.fair.deadline.get() - p.fair.vruntime.get();
@@ -374,7 +375,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
-        let running = prev.filter(|p| p.class.get() == Class::Fair && p.on_rq() == OnRq::Queued);
+        let running = prev.filter(|p| p.class() == Class::Fair && p.on_rq() == OnRq::Queued);
         if let Some(p) = running {
             self.charge_fair(c, p);
         }
@@ -405,7 +406,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.fair.queue.borrow_mut().retain(|&task| task != p.id);
         self.update_utilisation(c, p, false);
         self.update_busy(c, c, true);
-        p.exec_start.set(c.this.now.get());
+        p.start_exec(c.this.now.get());
         p.fair.protected.set(p.fair.deadline.get());
         c.fair.slice_end.set(NEVER);
         self.hrtick_start_fair(c, c, p);
@@ -477,7 +478,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let topology = &self.machine.topology;
         let llc = |cpu: CpuId| topology.cpu(cpu).llc as usize;
         let core = |cpu: CpuId| topology.cpu(cpu).core;
-        let runs_here = |cpu: CpuId| p.on_rq() == OnRq::Queued && p.cpu.get() == cpu;
+        let runs_here = |cpu: CpuId| p.on_rq() == OnRq::Queued && p.cpu() == cpu;
         let nr_others = |cpu: CpuId| self.cpu(cpu).nr_running() - u32::from(runs_here(cpu));
         let busy = |cpu: CpuId| nr_others(cpu) > 0;
         let is_free = |cpu: CpuId| runs_here(cpu) && !busy(cpu) || self.is_free_for(p, cpu);
@@ -534,13 +535,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// other classes stay where they are (`select_task_rq_scx()`, `select_task_rq_rt()`).
     #[cold]
     pub(crate) fn sched_exec(&self, c: &Cpu, p: &Task) {
-        if p.class.get() != Class::Fair || p.migration_dest.get().is_some() {
+        if p.class() != Class::Fair || p.stop.is_due() {
             return;
         }
         match self.cpu_for_new_task(p, c.id) {
             Some(dest) if dest != c.id => {
-                p.fair.pushed.set(Some(Push::Exec));
-                p.migration_dest.set(Some(dest));
+                p.stop.push_to(dest, Push::Exec);
                 self.taken_by_class(c, c, Class::Stop);
                 // stop_one_cpu() waits for the stopper.
                 self.schedule(c, false);
@@ -692,7 +692,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `can_migrate_task()`: `p` may run on `cpu`, has left its own and is not about to run there. Where that is not so,
     /// the run queue's lock keeps others waiting until it is; without run queue locks it stays.
     fn can_migrate_fair(&self, p: &Task, cpu: CpuId) -> bool {
-        let is_free = || !p.on_cpu.get() && !self.is_chosen(p, self.cpu(p.cpu.get()));
+        let is_free = || !p.on_cpu() && !self.is_chosen(p, self.cpu(p.cpu()));
         p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
     }
 
@@ -828,7 +828,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let every = interval_ns.div_ceil(self.costs.tick_period_ns);
         let has_fair = c
             .curr()
-            .is_some_and(|task| self.task(task).class.get() == Class::Fair);
+            .is_some_and(|task| self.task(task).class() == Class::Fair);
         if has_fair && ticks.is_multiple_of(every) {
             self.rq_lock(c, c);
             self.busy_balance(c);

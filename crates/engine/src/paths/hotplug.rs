@@ -91,7 +91,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let Some(task) = c.curr() else { break };
             // The stopper takes the CPU from the current task, wherever it is.
             // This CPU is not where it may go: where that is, is chosen when it has stopped.
-            self.task(task).migration_dest.set(Some(c.id));
+            self.task(task).stop.move_to(c.id);
             self.schedule(c, true);
             // Its last switch marks it idle.
             self.idle.borrow_mut().forget(c.id);

@@ -34,7 +34,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 (&both, false)
             }
         };
-        let exiting = c.curr().is_some_and(|curr| self.task(curr).exiting.get());
+        let exiting = c.curr().is_some_and(|curr| self.task(curr).is_exiting());
         let local_nr = c.local.nr();
         let prev_allowed = match cpus_allowed {
             Some(set) if !self.version.checks_affinity_of_previous_cpu() => set.contains(prev),
@@ -96,7 +96,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else if c.op.is_select() {
             !c.op.is_about(p.id)
         } else {
-            c.op.locked_rq().is_some_and(|rq| rq != p.cpu.get())
+            c.op.locked_rq().is_some_and(|rq| rq != p.cpu())
         };
         if cross_task {
             self.refuse_cross_task(c, p);

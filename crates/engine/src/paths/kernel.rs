@@ -629,7 +629,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.recorder.record(at, cpu.id, TraceEvent::End);
         }
         let alive = |task: &&Task| {
-            task.state() != TaskState::Dead && !task.is_background && !self.is_starter(task)
+            task.state() != TaskState::Dead && !task.origin.is_background && !self.is_starter(task)
         };
         let unfinished = self.tasks.iter().filter(alive).map(|task| task.id);
         // Those that the main thread has not come to would have had the next ids.

@@ -39,7 +39,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The class of what `rq` runs now.
     pub(crate) fn curr_class(&self, rq: &Cpu) -> Class {
         rq.curr()
-            .map_or(Class::Idle, |task| self.task(task).class.get())
+            .map_or(Class::Idle, |task| self.task(task).class())
     }
 
     /// `resched_curr()`: marks `rq`, and interrupts it if it is another CPU and was not marked.
@@ -60,7 +60,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     pub(crate) fn wakeup_preempt(&self, c: &Cpu, rq: &Cpu, p: &crate::state::task::Task) {
         // Tasks of sched_ext do not preempt each other by waking up.
-        let all_ext = p.class.get() == Class::Ext && rq.next_class() == Class::Ext;
+        let all_ext = p.class() == Class::Ext && rq.next_class() == Class::Ext;
         if !(all_ext && self.version.has_next_class()) {
             self.wakeup_preempt_by_class(c, rq, p);
         }
@@ -68,7 +68,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline(never)]
     fn wakeup_preempt_by_class(&self, c: &Cpu, rq: &Cpu, p: &crate::state::task::Task) {
-        let class = p.class.get();
+        let class = p.class();
         if !self.version.has_next_class() {
             let curr = self.curr_class(rq);
             if class == curr {
@@ -97,7 +97,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn wakeup_preempt_class(&self, c: &Cpu, rq: &Cpu, p: &crate::state::task::Task) {
-        match p.class.get() {
+        match p.class() {
             Class::Rt => self.wakeup_preempt_rt(c, rq, p),
             Class::Deadline => self.wakeup_preempt_dl(c, rq, p),
             Class::Fair => self.wakeup_preempt_fair(c, rq, p),

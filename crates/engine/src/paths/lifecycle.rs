@@ -50,7 +50,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
                 self.introduce_task(&self.cpus[0], p);
                 p.scx.set_state(ScxState::Dead);
-                p.class.set(self.class_of(p));
+                p.set_class(self.class_of(p));
             }
             self.life.begin_without_policy();
             return;
@@ -63,7 +63,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task is there when the policy is loaded.
     fn starts_at_once(&self, p: &Task) -> bool {
-        p.state() == TaskState::New && p.starts_at_once
+        p.state() == TaskState::New && p.origin.starts_at_once
     }
 
     fn scx_enable(&self) {
@@ -114,8 +114,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .iter()
             .filter(|p| p.scx.state() == ScxState::Ready)
         {
-            p.class.set(self.class_of(p));
-            if p.class.get() == Class::Ext {
+            p.set_class(self.class_of(p));
+            if p.class() == Class::Ext {
                 self.set_slice(p, consts::SLICE_DFL);
                 self.switching_to_scx(c, p);
             }
@@ -195,15 +195,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn scx_fork(&self, c: &Cpu, p: &Task) -> i64 {
         if !self.life.scx_enabled() {
             p.scx.set_state(ScxState::Dead);
-            p.class.set(self.class_of(p));
+            p.set_class(self.class_of(p));
             return 0;
         }
         let ret = self.scx_init_task(c, p, true);
         if ret != 0 {
             return ret;
         }
-        p.class.set(self.class_of(p));
-        if p.class.get() == Class::Ext {
+        p.set_class(self.class_of(p));
+        if p.class() == Class::Ext {
             self.scx_enable_task(c, p);
         }
         0
@@ -284,12 +284,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Calls an op about `p` under the lock of its run queue.
     pub(crate) fn call_task_op(&self, c: &Cpu, p: &Task, op: OpCall) {
-        self.call_life_op(c, Some(p.cpu.get()), op);
+        self.call_life_op(c, Some(p.cpu()), op);
     }
 
     /// A runnable task leaves its queue before it leaves the policy (`sched_change_begin()`).
     fn leave_queue(&self, c: &Cpu, p: &Task) {
-        if p.class.get() != Class::Ext || p.scx.state() != ScxState::Enabled {
+        if p.class() != Class::Ext || p.scx.state() != ScxState::Enabled {
             return;
         }
         // A CPU that was moving it does not go on.
@@ -300,7 +300,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.scx.clear_opss();
         }
         let flags = deq::SAVE | deq::MOVE | deq::NOCLOCK | deq::CLASS;
-        self.dequeue_task_scx(c, self.cpu(p.cpu.get()), p, flags);
+        self.dequeue_task_scx(c, self.cpu(p.cpu()), p, flags);
         p.set_on_rq(OnRq::No);
     }
 
@@ -324,7 +324,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The run no longer waits for `p`.
     fn is_gone(&self, p: &Task) {
-        if !p.is_background {
+        if !p.origin.is_background {
             self.population.remove_alive();
         }
     }

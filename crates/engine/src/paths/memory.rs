@@ -76,9 +76,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             visits: way.visits,
             lines: way.lines,
         };
-        let misses = p.buffers.visit(c.id, &c.memory, memory.cache_bytes, &visit);
+        let misses = p.memory.visit(c.id, &c.memory, memory.cache_bytes, &visit);
         let filled = misses.min(way.lines) * line_bytes;
-        p.buffers.fill(touch.buffer, &c.memory, filled);
+        p.memory.fill(touch.buffer, &c.memory, filled);
         let (miss_ps, crossings) = match touch.access {
             Access::Chase { random: true, .. } => (memory.miss_ps, 1),
             Access::Chase { .. } | Access::Read => (memory.stream_ps.unwrap_or(memory.miss_ps), 1),

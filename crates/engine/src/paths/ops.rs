@@ -350,13 +350,13 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
 
     fn task_running(&self, task: TaskId) -> bool {
         self.shared(|kernel, _| {
-            let cpu = kernel.task(task).cpu.get();
+            let cpu = kernel.task(task).cpu();
             kernel.cpu(cpu).curr() == Some(task)
         })
     }
 
     fn task_cpu(&self, task: TaskId) -> i64 {
-        self.shared(|kernel, _| i64::from(kernel.task(task).cpu.get().0))
+        self.shared(|kernel, _| i64::from(kernel.task(task).cpu().0))
     }
 
     fn cpu_curr(&self, cpu: i32) -> Option<TaskId> {
@@ -707,9 +707,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             TaskState::New => 0x800,
         };
         TaskFacts {
-            sum_exec_ns: p.sum_exec_ns.get(),
+            sum_exec_ns: p.sum_exec_ns(),
             state,
-            on_cpu: p.on_cpu.get(),
+            on_cpu: p.on_cpu(),
             on_rq: match p.on_rq() {
                 OnRq::No => 0,
                 OnRq::Queued => 1,
@@ -874,7 +874,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     && dsq == dsq_id::LOCAL
                     && c.op.is_select();
                 let dsq = if prev_local {
-                    dsq_id::LOCAL_ON | u64::from(p.cpu.get().0)
+                    dsq_id::LOCAL_ON | u64::from(p.cpu().0)
                 } else {
                     dsq
                 };
@@ -922,7 +922,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let id = TaskId::from_pid(u32::try_from(pid).ok()?)?;
         let p = self.tasks.get(id)?;
         // An exiting task is unhashed; see SCX_OPS_ENQ_EXITING.
-        let known = p.state() != crate::state::task::TaskState::New && !p.exiting.get();
+        let known = p.state() != crate::state::task::TaskState::New && !p.is_exiting();
         known.then_some(id)
     }
 
@@ -950,7 +950,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Tells the policy's side what it must know of a task.
     pub(crate) fn sync_task(&self, p: &Task) {
         let affinity = p.affinity.borrow();
-        let flags = if p.exiting.get() {
+        let flags = if p.is_exiting() {
             crate::contract::consts::pf::EXITING
         } else {
             0
@@ -960,9 +960,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             0
         };
         let view = TaskView {
-            comm: &p.comm,
-            tgid: p.tgid,
-            parent: p.parent,
+            comm: &p.origin.comm,
+            tgid: p.origin.tgid,
+            parent: p.origin.parent,
             nice: p.nice.get(),
             class: p.policy.get(),
             prio: p.prio(),

@@ -232,7 +232,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if rq.id != c.id && rq.curr() == Some(p.id) && prio > old_prio {
             // It runs, has released something and is about to lower itself.
             p.inherited.set(old);
-        } else if class == p.class.get() && class < Class::Rt {
+        } else if class == p.class() && class < Class::Rt {
             // A policy that schedules real-time tasks itself sees the priority.
             self.define_task(p);
             self.sync_task(p);

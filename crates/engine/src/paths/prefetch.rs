@@ -37,7 +37,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         {
             let cache = self.shared.cache.borrow();
             prefetch(cache.kept_of(p.line));
-            for cpu in [cpu, p.cpu.get()] {
+            for cpu in [cpu, p.cpu()] {
                 self.prefetch_set(&cache, cpu, self.addresses.of(next));
             }
         }
@@ -55,7 +55,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn prefetch_next_dispatches(&self, c: &Cpu, queue: &Dsq, p: &Task) {
         let cache = self.shared.cache.borrow();
         // Another CPU's lock, as a rule, which this one has not had for a long time.
-        self.prefetch_set(&cache, c.id, self.rq_address(p.cpu.get()));
+        self.prefetch_set(&cache, c.id, self.rq_address(p.cpu()));
         let Some(next) = queue.next(&p.node) else {
             return;
         };
@@ -67,7 +67,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             prefetch(behaviour);
         }
         prefetch(cache.kept_of(next.line));
-        self.prefetch_set(&cache, next.cpu.get(), self.addresses.of(next.id));
+        self.prefetch_set(&cache, next.cpu(), self.addresses.of(next.id));
     }
 
     /// `cpu` accesses the line that holds `address` soon.

@@ -30,7 +30,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn rt_curr_priority(&self, rq: &Cpu) -> u8 {
         rq.curr().map_or(0, |task| {
             let p = self.task(task);
-            match p.class.get() {
+            match p.class() {
                 Class::Rt => p.rt_priority(),
                 Class::Deadline => ABOVE,
                 _ => 0,
@@ -61,7 +61,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether `p` waits on `rq` behind something as high, and has left the CPU that it ran on.
     fn rt_waits_behind(&self, p: &Task, rq: &Cpu) -> bool {
-        self.is_queued_on(p, rq) && !p.on_cpu.get() && p.rt_priority() <= self.rt_curr_priority(rq)
+        self.is_queued_on(p, rq) && !p.on_cpu() && p.rt_priority() <= self.rt_curr_priority(rq)
     }
 
     /// Inserts by priority.
@@ -102,7 +102,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `pick_task_rt()`, after a pull where this CPU would run something lower than before.
     pub(crate) fn pick_task_rt(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
-        let left = prev.filter(|p| p.class.get() == Class::Rt);
+        let left = prev.filter(|p| p.class() == Class::Rt);
         let prev = left.filter(|p| p.on_rq() == OnRq::Queued);
         if prev.is_none() && self.need_pull_rt_task(c, left) {
             self.pull_rt_task(c);
@@ -140,10 +140,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .flat_map(|rq| rq.rt.queue.borrow().iter().copied().collect::<Vec<_>>())
                 .map(|task| self.task(task))
                 .filter(|p| p.allows(c.id) && p.rt_priority() > here)
-                .filter(|p| self.rt_waits_behind(p, self.cpu(p.cpu.get())))
-                .max_by_key(|p| (p.rt_priority(), std::cmp::Reverse(p.cpu.get())));
+                .filter(|p| self.rt_waits_behind(p, self.cpu(p.cpu())))
+                .max_by_key(|p| (p.rt_priority(), std::cmp::Reverse(p.cpu())));
             let Some(p) = found else { return };
-            let src = self.cpu(p.cpu.get());
+            let src = self.cpu(p.cpu());
             self.rq_unlock(c, c);
             self.rq_lock(c, src);
             if self.rt_waits_behind(p, src) && p.rt_priority() > self.rt_highest_priority(c) {
@@ -167,7 +167,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let curr = self.cpu(prev).curr().map(|task| self.task(task));
         let stays = |curr: &Task| {
             let bound = curr.affinity.nr() < 2;
-            curr.class.get() == Class::Rt && (bound || curr.rt_priority() >= p.rt_priority())
+            curr.class() == Class::Rt && (bound || curr.rt_priority() >= p.rt_priority())
         };
         if p.allows(prev) && !curr.is_some_and(stays) {
             return prev;
@@ -178,7 +178,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `find_lowest_rq()`: of the CPUs where `p` would be the highest, the one that runs the lowest; its
     /// own among equals.
     fn find_lowest_rq(&self, p: &Task) -> Option<CpuId> {
-        let own = p.cpu.get();
+        let own = p.cpu();
         self.cpus
             .iter()
             .filter(|rq| rq.is_online() && p.allows(rq.id))
@@ -311,7 +311,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn set_next_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
-        p.exec_start.set(c.this.now.get());
+        p.start_exec(c.this.now.get());
         rq.rt.place.set(Place::First);
     }
 

@@ -10,9 +10,9 @@ use crate::contract::policy::{OpCall, OpKind, Policy};
 use crate::paths::ext::{NextTask, Pick};
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
-use crate::state::fair::Push;
 use crate::state::pi::Inherited;
 use crate::state::scx::TaskState as ScxState;
+use crate::state::stop::Push;
 use crate::state::task::{Class, OnRq, Task, TaskState};
 
 /// How long a CPU waits before it looks again at what another one is doing with a task.
@@ -21,15 +21,7 @@ const RELAX_NS: u64 = 50;
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `update_curr_common()`: what `p` has run since it was last asked.
     pub(crate) fn update_curr_common(&self, c: &Cpu, p: &Task) -> u64 {
-        let now = c.this.now.get();
-        let start = p.exec_start.replace(now);
-        if now <= start {
-            return 0;
-        }
-        let ran = now - start;
-        // All together that is no more than the run's time.
-        p.sum_exec_ns.set(p.sum_exec_ns.get().wrapping_add(ran));
-        ran
+        p.update_curr(c.this.now.get())
     }
 
     /// The class that schedules `p` (`__setscheduler_class()`).
@@ -57,7 +49,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.accounts && flags & enq::RESTORE == 0 {
             p.account.enqueue(c.this.now.get());
         }
-        match p.class.get() {
+        match p.class() {
             Class::Ext => self.enqueue_task_scx(c, rq, p, flags),
             Class::Fair => {
                 p.set_on_rq(OnRq::Queued);
@@ -79,7 +71,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.accounts && flags & deq::SAVE == 0 {
             p.account.dequeue(c.this.now.get());
         }
-        match p.class.get() {
+        match p.class() {
             Class::Ext => self.dequeue_task_scx(c, rq, p, flags),
             Class::Fair => self.dequeue_task_fair(c, rq, p, flags),
             Class::Rt => self.dequeue_task_rt(rq, p),
@@ -114,14 +106,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `__set_task_cpu()`: where a task is put that has not been anywhere yet, which is no migration.
     pub(crate) fn place_task(&self, p: &Task, to: CpuId) {
-        if p.cpu.replace(to) != to {
+        if p.place_on(to) {
             self.policy.set_task_cpu(p.id, to);
         }
     }
 
     /// `set_task_cpu()`.
     pub(crate) fn set_task_cpu(&self, c: &Cpu, p: &Task, to: CpuId) {
-        let from = p.cpu.get();
+        let from = p.cpu();
         if from == to {
             return;
         }
@@ -154,7 +146,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let prev = c.curr().map(|task| self.task(task));
         let mut prev_state = PrevState::Preempted;
         if let Some(p) = prev {
-            if p.yielded.replace(false) {
+            if p.take_yield() {
                 prev_state = PrevState::Yielded;
             }
             if !preempt && p.state() != TaskState::Running {
@@ -166,7 +158,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 // try_to_block_task(). Without run queue locks the ops that are called on the way, which may
                 // take a policy's locks, do not keep wakers off: these wait until it is off the CPU.
                 // The other classes call none, and count who leaves among the runnable.
-                if !self.machine.sched_ext.rq_locks && p.class.get() == Class::Ext {
+                if !self.machine.sched_ext.rq_locks && p.class() == Class::Ext {
                     p.set_on_rq(OnRq::No);
                 }
                 let special = match prev_state {
@@ -179,8 +171,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         let mut prev = prev;
-        let stopper =
-            prev.filter(|p| p.migration_dest.get().is_some() && p.on_rq() == OnRq::Queued);
+        let stopper = prev.filter(|p| p.stop.is_due() && p.on_rq() == OnRq::Queued);
         if let Some(p) = stopper {
             // The stopper is what was chosen. When it has done its work, it schedules.
             self.schedule_chose(c, &entry);
@@ -190,7 +181,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             prev = None;
         }
         let next = self.pick_next_task(c, prev, stopper.is_some());
-        c.set_next_class(next.map_or(Class::Idle, |p| p.class.get()));
+        c.set_next_class(next.map_or(Class::Idle, |p| p.class()));
         if self.machine.sched_ext.rq_locks {
             c.set_need_resched(false);
         }
@@ -310,7 +301,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         c.choose(next.map(|p| p.id));
         let target = NextTask {
-            class: next.map_or(Class::Idle, |p| p.class.get()),
+            class: next.map_or(Class::Idle, |p| p.class()),
             task: next.map(|p| p.id),
         };
         match prev {
@@ -354,7 +345,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn put_prev_task(&self, c: &Cpu, p: &Task, next: NextTask) {
-        match p.class.get() {
+        match p.class() {
             Class::Ext => self.put_prev_task_scx(c, p, next),
             _ => self.put_changing_task(c, c, p),
         }
@@ -362,7 +353,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `put_prev_task()` of a task that is dequeued, or of another class than sched_ext, whatever runs next.
     fn put_changing_task(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        match p.class.get() {
+        match p.class() {
             Class::Ext => self.put_changing_task_scx(c, rq, p),
             Class::Fair => self.put_prev_task_fair(c, rq, p),
             Class::Rt => self.put_prev_task_rt(c, rq, p),
@@ -372,7 +363,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn set_next_task(&self, c: &Cpu, p: &Task) {
-        match p.class.get() {
+        match p.class() {
             Class::Ext => self.set_next_task_scx(c, p),
             Class::Fair => self.set_next_task_fair(c, p),
             _ => self.set_next_above_fair(c, c, p),
@@ -381,7 +372,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The same of a task of the real-time or deadline class, which may run on another CPU.
     fn set_next_above_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        match p.class.get() {
+        match p.class() {
             Class::Deadline => self.set_next_task_dl(c, rq, p),
             Class::Rt => self.set_next_task_rt(c, rq, p),
             Class::Ext | Class::Fair => unreachable!("a task that runs elsewhere only rises"),
@@ -420,7 +411,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let paths = &self.machine.paths;
         self.charge(c, paths.switch_ns);
         if let Some(p) = next {
-            let elsewhere = p.on_cpu.replace(true);
+            let elsewhere = p.switch_in();
             assert!(
                 !elsewhere && p.is_runnable_on(c.id),
                 "{} is switched in on CPU {}, and is not there alone",
@@ -435,11 +426,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             {
                 self.charge(c, paths.switch_mm_ns);
             }
-            if let Some(from) = p.last_cpu.replace(Some(c.id))
+            if let Some(from) = p.run_on(c.id)
                 && from != c.id
                 && p.program.exec() == crate::state::program::Exec::User
             {
-                p.working_set.come_to(c.id);
+                p.memory.come_to(c.id);
                 p.program.extend(self.refill_ns(p, from, c.id));
             }
         }
@@ -457,18 +448,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     fn finish_task(&self, c: &Cpu, p: &Task) {
         // Without run queue locks others look at it any time: not before it is so.
-        if p.on_cpu_awaited.get() || !self.machine.sched_ext.rq_locks {
+        if p.is_awaited() || !self.machine.sched_ext.rq_locks {
             self.finish_watched_task(c, p);
         } else {
-            p.on_cpu.set(false);
+            p.switch_out();
         }
     }
 
     #[inline(never)]
     fn finish_watched_task(&self, c: &Cpu, p: &Task) {
         self.sync(c);
-        p.on_cpu.set(false);
-        if p.on_cpu_awaited.replace(false) {
+        p.switch_out();
+        if p.take_awaited() {
             self.wake_on_cpu_waiters(c, p);
         }
     }
@@ -484,11 +475,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.put_prev_task(c, p, stopper);
         self.context_switch(c, Some(p), prev_state, None);
         self.finish_task(c, p);
-        let dest = p.migration_dest.take();
+        let (dest, push) = p.stop.take();
         // __migrate_task(): without run queue locks another CPU may have taken it from a queue.
-        let is_here = p.on_rq() == OnRq::Queued && p.cpu.get() == c.id;
+        let is_here = p.on_rq() == OnRq::Queued && p.cpu() == c.id;
         let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
-        let is_pushed = match p.fair.pushed.take() {
+        let is_pushed = match push {
             Some(Push::IdleCpu) => dest.is_some_and(|cpu| self.is_idle_for_fair(cpu)),
             Some(Push::Exec) => dest.is_some(),
             None => false,
@@ -514,7 +505,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `select_fallback_rq()`: a CPU that is online and allowed. A task whose CPUs are all offline may
     /// use every CPU from now on, as in the kernel.
     pub(crate) fn select_fallback_rq(&self, c: &Cpu, p: &Task) -> CpuId {
-        let node = self.cpu(p.cpu.get()).node;
+        let node = self.cpu(p.cpu()).node;
         let allowed = |cpu: &&Cpu| self.online.borrow().contains(cpu.id) && p.allows(cpu.id);
         let mut near = self.cpus.iter().filter(|cpu| cpu.node == node);
         let found = near
@@ -525,7 +516,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         p.affinity.allow_all(self.cpus.len());
         self.affinity_changed(c, p, &self.all_cpus);
-        self.online_or_other(p.cpu.get())
+        self.online_or_other(p.cpu())
     }
 
     /// Tells everybody of the CPUs that `p` may use now.
@@ -533,7 +524,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.recorder.define_affinity(p.id, set);
         self.record(c, Event::Affinity { task: p.id });
         self.sync_task(p);
-        if p.class.get() == Class::Ext && self.has_op(OpKind::SetCpumask) {
+        if p.class() == Class::Ext && self.has_op(OpKind::SetCpumask) {
             self.call_task_op(c, p, OpCall::SetCpumask { task: p.id });
         }
     }
@@ -553,7 +544,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn change_on(&self, c: &Cpu, rq: &Cpu, p: &Task, change: Change) {
         let is_queued = p.on_rq() == OnRq::Queued;
         let runs = rq.curr() == Some(p.id) && is_queued;
-        let old_class = p.class.get();
+        let old_class = p.class();
         let (old_rt_priority, old_level) = (p.rt_priority(), level(p));
         let old = (p.policy.get(), p.inherited.get());
         let is_inheritance = matches!(change, Change::Inherit(_));
@@ -610,7 +601,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Change::Class(_) => {
                 p.policy.set(new.0);
                 p.inherited.set(new.1);
-                p.class.set(new_class);
+                p.set_class(new_class);
                 self.define_task(p);
                 if new_class == Class::Ext && old_class != Class::Ext {
                     self.switching_to_scx(c, p);
@@ -620,7 +611,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Change::Inherit(inherited) => {
                 p.inherited.set(inherited);
-                p.class.set(new_class);
+                p.set_class(new_class);
                 self.define_task(p);
                 self.sync_task(p);
                 if new_class == Class::Ext && old_class != Class::Ext {
@@ -690,9 +681,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `task_rq_lock()`: locks the run queue of `p`, which no CPU moves or is about to run from then on.
     pub(crate) fn task_rq_lock(&self, c: &Cpu, p: &Task) -> &Cpu {
         loop {
-            let rq = self.cpu(p.cpu.get());
+            let rq = self.cpu(p.cpu());
             self.rq_lock(c, rq);
-            let is_here = p.cpu.get() == rq.id && p.on_rq() != OnRq::Migrating;
+            let is_here = p.cpu() == rq.id && p.on_rq() != OnRq::Migrating;
             if is_here && !self.is_chosen(p, rq) {
                 return rq;
             }
@@ -724,7 +715,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The tasks that are runnable on `rq` but do not run, for balancing and hotplug.
     pub(crate) fn is_queued_on(&self, p: &Task, rq: &Cpu) -> bool {
         p.on_rq() == OnRq::Queued
-            && p.cpu.get() == rq.id
+            && p.cpu() == rq.id
             && rq.curr() != Some(p.id)
             && !self.is_chosen(p, rq)
     }

@@ -32,7 +32,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         bytes: u32,
     ) {
         if self.shared_objects.are_there() {
-            self.use_shared_objects(c, p.tgid, path, object);
+            self.use_shared_objects(c, p.origin.tgid, path, object);
             if matches!(path, KernelPath::Send | KernelPath::PipeWrite) {
                 self.fill_buffer(c, p, path, bytes);
             }

@@ -189,7 +189,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 paths.fault_ns()
             }
             Action::Exit => {
-                p.exiting.set(true);
+                p.exit();
                 self.sync_task(p);
                 self.use_shared(c, p, KernelPath::Exit, None, 0);
                 paths.syscall_ns + paths.exit_ns
@@ -421,7 +421,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Action::Exec => {
                 self.use_shared(c, p, KernelPath::Exec, None, 0);
                 // The new program has nothing in a cache yet.
-                p.working_set.renew();
+                p.memory.renew();
                 let ns = self.machine.paths.exec_ns();
                 p.program.enter_kernel(ns, Action::Syscall);
                 return self.sched_exec(c, p);
@@ -455,7 +455,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn sched_yield(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Sched);
         self.rq_lock(c, c);
-        match p.class.get() {
+        match p.class() {
             Class::Ext => self.yield_task_scx(c, p),
             Class::Fair => self.yield_task_fair(c, p),
             Class::Rt => self.yield_task_rt(c, p),
@@ -463,7 +463,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Class::Idle | Class::Stop => {}
         }
         self.rq_unlock(c, c);
-        p.yielded.set(true);
+        p.yields();
         self.schedule(c, false);
     }
 
@@ -496,7 +496,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         self.sched_change(c, p, Change::Affinity(set));
         if !p.allows(c.id) {
-            p.migration_dest.set(Some(dest));
+            p.stop.move_to(dest);
             // The stopper is woken, above all classes.
             self.taken_by_class(c, c, Class::Stop);
             self.resched_curr(c, c);
@@ -523,7 +523,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let number = self.next_number(is_first);
         let p = self.new_task(spec, Some(parent.id), c.id, number);
-        if !is_first && !p.is_background {
+        if !is_first && !p.origin.is_background {
             self.population.add_alive();
         }
         if p.affinity.nr() == 0 {
@@ -646,7 +646,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn sleeps_exactly(&self, p: &Task) -> bool {
         match self.rt_mode {
             // The class is at hand.
-            RtMode::Kernel => p.class.get() == Class::Rt,
+            RtMode::Kernel => p.class() == Class::Rt,
             RtMode::Policy => p.is_realtime(),
         }
     }
@@ -897,10 +897,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Returns the time that bringing the working set to this CPU adds to the computation that begins.
     #[inline(always)]
     fn initial_refill(&self, c: &Cpu, p: &Task) -> u64 {
-        if p.working_set.bytes == 0 {
+        if p.memory.working_set_bytes == 0 {
             return 0;
         }
-        match p.working_set.come_to(c.id) {
+        match p.memory.come_to(c.id) {
             Some(from) if from != c.id => self.refill_ns(p, from, c.id),
             _ => 0,
         }
@@ -925,7 +925,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for task in closed.iter().copied() {
             let p = self.task(task);
             p.program.grant();
-            self.set_task_timer(Timer::Task(task), p.cpu.get(), self.clock.get());
+            self.set_task_timer(Timer::Task(task), p.cpu(), self.clock.get());
         }
         if closed.is_empty() {
             let tasks = self.tasks.iter();

@@ -28,7 +28,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if p.on_rq() != OnRq::No {
             // ttwu_runnable(): it has not got to schedule() yet and need not sleep.
-            let rq = self.cpu(p.cpu.get());
+            let rq = self.cpu(p.cpu());
             self.rq_lock(c, rq);
             let still = p.on_rq() != OnRq::No && p.state() == TaskState::Blocked;
             if still {
@@ -46,8 +46,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let decided = c.this.now.get();
         p.set_state(TaskState::Waking);
         self.wait_until_off_cpu(c, p);
-        let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
-        if cpu != p.cpu.get() {
+        let cpu = self.select_task_rq(c, p, p.cpu(), &mut wake_flags);
+        if cpu != p.cpu() {
             wake_flags |= wake::MIGRATED;
             self.set_task_cpu(c, p, cpu);
         }
@@ -79,7 +79,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.set_state(TaskState::Running);
         self.activate_task(c, rq, p, en_flags);
         self.wakeup_preempt(c, rq, p);
-        match p.class.get() {
+        match p.class() {
             // task_woken_scx()
             Class::Ext => self.run_deferred(c, rq),
             Class::Rt => self.task_woken_rt(c, rq, p),
@@ -93,7 +93,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn select_task_rq(&self, c: &Cpu, p: &Task, prev: CpuId, wake_flags: &mut u64) -> CpuId {
         let cpu = if p.affinity.nr() > 1 {
-            let cpu = match p.class.get() {
+            let cpu = match p.class() {
                 Class::Ext => self.select_task_rq_scx(c, p, prev, *wake_flags),
                 Class::Fair => self.select_task_rq_fair(c, p, prev, *wake_flags),
                 Class::Rt => self.select_task_rq_rt(c, p, prev),
@@ -118,7 +118,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Spins while `p` is still being switched out (`smp_cond_load_acquire(&p->on_cpu)`).
     #[inline]
     pub(crate) fn wait_until_off_cpu(&self, c: &Cpu, p: &Task) {
-        if p.on_cpu.get() {
+        if p.on_cpu() {
             self.wait_on_cpu(c, p);
         }
     }
@@ -126,7 +126,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(never)]
     fn wait_on_cpu(&self, c: &Cpu, p: &Task) {
         let mode = self.set_mode(c, CpuMode::Spin);
-        p.on_cpu_awaited.set(true);
+        p.await_off_cpu();
         c.await_off_cpu(p.id);
         c.wait_for(Wait::Resume);
         self.pause();
@@ -155,11 +155,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c,
             Event::TaskNew {
                 task: p.id,
-                parent: p.parent,
+                parent: p.origin.parent,
             },
         );
         self.sync_task(p);
-        self.policy.set_task_cpu(p.id, p.cpu.get());
+        self.policy.set_task_cpu(p.id, p.cpu());
         // init_scx_entity()
         self.set_slice(p, crate::contract::consts::SLICE_DFL);
     }
@@ -168,7 +168,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn define_task(&self, p: &Task) {
         let affinity = p.affinity.borrow().clone();
         let meta = TaskMeta {
-            comm: p.comm.to_string(),
+            comm: p.origin.comm.to_string(),
             nice: p.nice.get(),
             affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
             rt_priority: match p.prio() {
@@ -189,7 +189,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.write_line(c, p.line, 0);
         p.set_state(TaskState::Waking);
         let mut wake_flags = wake::FORK;
-        let cpu = self.select_task_rq(c, p, p.cpu.get(), &mut wake_flags);
+        let cpu = self.select_task_rq(c, p, p.cpu(), &mut wake_flags);
         self.place_task(p, cpu);
         let rq = self.cpu(cpu);
         self.rq_lock(c, rq);
@@ -204,7 +204,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if p.scx.state() == crate::state::scx::TaskState::None {
-            p.cpu.set(c.id);
+            p.place_on(c.id);
             p.account.fork(c.this.now.get());
             self.introduce_task(c, p);
             let refused = self.scx_fork(c, p);

@@ -38,7 +38,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let late = self
             .tasks
             .iter()
-            .filter_map(|p| p.scx.runnable_seq().map(|seq| (p.cpu.get(), seq, p)))
+            .filter_map(|p| p.scx.runnable_seq().map(|seq| (p.cpu(), seq, p)))
             .filter(|(_, _, p)| jiffies > p.scx.runnable_at() + timeout)
             .min_by_key(|&(cpu, seq, _)| (cpu, seq));
         if let Some((_, _, p)) = late {
@@ -62,7 +62,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let dsq = p.dsq();
         if dsq == NIL {
             return match p.scx.ops_state() {
-                OpsState::None => format!("it is nowhere: CPU {} has it", p.cpu.get()),
+                OpsState::None => format!("it is nowhere: CPU {} has it", p.cpu()),
                 _ => self.policy.describe_custody(p.id).unwrap_or_else(|| {
                     "the policy has had it since ops.enqueue() and inserted it into no DSQ"
                         .to_owned()

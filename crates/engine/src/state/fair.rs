@@ -24,8 +24,6 @@ pub(crate) struct Entity {
     /// The rest of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
     pub rel_deadline: Cell<Option<i64>>,
     pub started: Cell<bool>,
-    /// Why the stopper is to move it.
-    pub pushed: Cell<Option<Push>>,
     pub last_ran: Cell<u64>,
     /// Where it ran before it woke up the last time (`recent_used_cpu`).
     pub recent_cpu: Cell<Option<CpuId>>,
@@ -34,15 +32,6 @@ pub(crate) struct Entity {
     pub load_cpu: Cell<Option<CpuId>>,
     /// Where cores differ in capacity.
     pub utilisation: Utilisation,
-}
-
-/// Why the stopper moves a running task.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Push {
-    /// A CPU is idle, if it still is (`active_load_balance_cpu_stop()`).
-    IdleCpu,
-    /// It begins a new program (`sched_exec()`).
-    Exec,
 }
 
 /// How many CPUs of a last-level cache a wakeup looks at for an idle one (`sched_domain_shared::nr_idle_scan`), and until when.

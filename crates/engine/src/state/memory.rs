@@ -11,33 +11,6 @@ pub(crate) struct Cache {
     filled_bytes: Cell<u64>,
 }
 
-/// A task's part: what its computation goes over again and again.
-pub(crate) struct WorkingSet {
-    pub bytes: u64,
-    /// The CPU whose cache has it.
-    cpu: Cell<Option<CpuId>>,
-}
-
-impl WorkingSet {
-    pub fn new(bytes: u64) -> WorkingSet {
-        WorkingSet {
-            bytes,
-            cpu: Cell::new(None),
-        }
-    }
-
-    /// It comes into the cache of `cpu`. Returns where it was.
-    #[inline(always)]
-    pub fn come_to(&self, cpu: CpuId) -> Option<CpuId> {
-        self.cpu.replace(Some(cpu))
-    }
-
-    /// It is another one, which is in no cache yet.
-    pub fn renew(&self) {
-        self.cpu.set(None);
-    }
-}
-
 /// The part of a task's buffer that is in a cache.
 #[derive(Clone, Copy, Default)]
 struct Buffer {
@@ -60,17 +33,42 @@ pub(crate) struct Visit {
     pub lines: u64,
 }
 
-/// A task's part: of each buffer that it has touched, where it lies.
-#[derive(Default)]
-pub(crate) struct Buffers(RefCell<Vec<Buffer>>);
+/// A task's part.
+pub(crate) struct Memory {
+    /// What its computation goes over again and again.
+    pub working_set_bytes: u64,
+    /// The CPU whose cache has that.
+    working_set_cpu: Cell<Option<CpuId>>,
+    /// Of each buffer that it has touched, where it lies.
+    buffers: RefCell<Vec<Buffer>>,
+}
 
-impl Buffers {
+impl Memory {
+    pub fn new(working_set_bytes: u64) -> Memory {
+        Memory {
+            working_set_bytes,
+            working_set_cpu: Cell::new(None),
+            buffers: RefCell::default(),
+        }
+    }
+
+    /// The working set comes into the cache of `cpu`. Returns where it was.
+    #[inline(always)]
+    pub fn come_to(&self, cpu: CpuId) -> Option<CpuId> {
+        self.working_set_cpu.replace(Some(cpu))
+    }
+
+    /// The working set is another one, which is in no cache yet.
+    pub fn renew(&self) {
+        self.working_set_cpu.set(None);
+    }
+
     /// Carries out a visit on `cpu`, whose `cache` holds `cache_bytes`. Returns how many lines are not there; those come.
     ///
     /// What is there is gone when the task was elsewhere, or when as much came into the cache since then as it holds. A
     /// buffer that does not fit misses each time: its beginning is gone when its end is there.
     pub fn visit(&self, cpu: CpuId, cache: &Cache, cache_bytes: u64, visit: &Visit) -> u64 {
-        let mut buffers = self.0.borrow_mut();
+        let mut buffers = self.buffers.borrow_mut();
         let number = visit.buffer as usize;
         if buffers.len() <= number {
             buffers.resize(number + 1, Buffer::default());
@@ -92,7 +90,7 @@ impl Buffers {
     /// So many bytes of a buffer have come into `cache`.
     pub fn fill(&self, buffer: u32, cache: &Cache, bytes: u64) {
         cache.filled_bytes.set(cache.filled_bytes.get() + bytes);
-        if let Some(buffer) = self.0.borrow_mut().get_mut(buffer as usize) {
+        if let Some(buffer) = self.buffers.borrow_mut().get_mut(buffer as usize) {
             buffer.filled_bytes = cache.filled_bytes.get();
         }
     }

@@ -11,11 +11,12 @@ use crate::contract::consts;
 use crate::state::account::Account;
 use crate::state::affinity::Affinity;
 use crate::state::dsq::{Node, Nodes};
-use crate::state::memory::WorkingSet;
+use crate::state::memory::Memory;
 use crate::state::pi::{Inherited, Rank};
 use crate::state::program::Program;
 use crate::state::scx;
 use crate::state::sorted::NIL;
+use crate::state::stop::StopWork;
 
 /// Scheduling classes; a greater one goes first (`sched_class_above()`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -60,6 +61,17 @@ pub(crate) struct Identity {
     pub tgid: u32,
 }
 
+/// What it is from its beginning on.
+pub(crate) struct Origin {
+    pub comm: Box<str>,
+    pub parent: Option<TaskId>,
+    pub tgid: u32,
+    /// It is there when the run begins.
+    pub starts_at_once: bool,
+    /// The run does not wait for it.
+    pub is_background: bool,
+}
+
 /// One task. Fields are cells because the virtual kernel's CPUs interleave; none is borrowed across
 /// a suspension.
 ///
@@ -68,43 +80,39 @@ pub(crate) struct Identity {
 pub(crate) struct Task {
     // Where it is, and who owns it.
     pub id: TaskId,
-    pub cpu: Cell<CpuId>,
+    cpu: Cell<CpuId>,
     /// Index of the DSQ it is on.
     dsq: Cell<u32>,
     /// Its scheduling fields.
     pub line: LineRef,
-    pub class: Cell<Class>,
+    class: Cell<Class>,
     state: Cell<TaskState>,
     on_rq: Cell<OnRq>,
-    pub on_cpu: Cell<bool>,
+    on_cpu: Cell<bool>,
     /// Some CPU spins until the task is off its CPU.
-    pub on_cpu_awaited: Cell<bool>,
-    pub exiting: Cell<bool>,
-    pub yielded: Cell<bool>,
+    on_cpu_awaited: Cell<bool>,
+    /// It has begun to exit (`PF_EXITING`).
+    exiting: Cell<bool>,
+    /// It leaves its CPU by sched_yield().
+    yielded: Cell<bool>,
     /// Its place there.
     pub node: crate::state::dsq::Node,
     pub scx: scx::Entity,
 
     // Fields that are read where it is chosen and runs.
-    pub exec_start: Cell<u64>,
-    pub sum_exec_ns: Cell<u64>,
+    /// Until when its running time has been charged, and how much of it there was (`se.sum_exec_runtime`).
+    exec_start: Cell<u64>,
+    sum_exec_ns: Cell<u64>,
     /// CPU it last ran on.
-    pub last_cpu: Cell<Option<CpuId>>,
-    /// It must leave its CPU, for this one if it may run there (`migration_arg::dest_cpu`).
-    pub migration_dest: Cell<Option<CpuId>>,
+    last_cpu: Cell<Option<CpuId>>,
+    pub stop: StopWork,
     pub address_space: Option<u32>,
     pub affinity: Affinity,
     pub program: Program,
 
     // The rest is seldom looked at.
-    pub comm: Box<str>,
-    pub parent: Option<TaskId>,
-    pub tgid: u32,
-    /// It is there when the run begins.
-    pub starts_at_once: bool,
-    /// The run does not wait for it.
-    pub is_background: bool,
-    pub working_set: WorkingSet,
+    pub origin: Origin,
+    pub memory: Memory,
     pub account: Account,
     pub nice: Cell<i8>,
     pub policy: Cell<SchedClass>,
@@ -114,7 +122,6 @@ pub(crate) struct Task {
     /// The attributes that it has from the waiters for its mutexes.
     pub inherited: Cell<Inherited>,
     pub pi: crate::state::pi::Holder,
-    pub buffers: crate::state::memory::Buffers,
 }
 
 /// What a task's way through sched_ext looks at begins and ends with a line of the host's cache.
@@ -132,13 +139,15 @@ impl Task {
     ) -> Task {
         Task {
             id,
-            comm: spec.comm.chars().take(15).collect(),
-            parent,
-            tgid,
+            origin: Origin {
+                comm: spec.comm.chars().take(15).collect(),
+                parent,
+                tgid,
+                starts_at_once: spec.start == Instant::ZERO,
+                is_background: spec.behaviour.is_background(),
+            },
             address_space: spec.address_space,
-            starts_at_once: spec.start == Instant::ZERO,
-            is_background: spec.behaviour.is_background(),
-            working_set: WorkingSet::new(spec.working_set_bytes),
+            memory: Memory::new(spec.working_set_bytes),
             line,
             nice: Cell::new(spec.nice),
             policy: Cell::new(spec.class),
@@ -151,7 +160,7 @@ impl Task {
             on_cpu_awaited: Cell::new(false),
             cpu: Cell::new(cpu),
             last_cpu: Cell::new(None),
-            migration_dest: Cell::new(None),
+            stop: StopWork::default(),
             exec_start: Cell::new(0),
             sum_exec_ns: Cell::new(0),
             account: Account::default(),
@@ -164,7 +173,6 @@ impl Task {
             dl: crate::state::deadline::Entity::default(),
             inherited: Cell::default(),
             pi: crate::state::pi::Holder::default(),
-            buffers: crate::state::memory::Buffers::default(),
             program: Program::new(spec.behaviour, rng),
         }
     }
@@ -190,6 +198,117 @@ impl Task {
             Dead => matches!(from, New | Running),
         };
         assert!(follows, "a task that was {from:?} becomes {to:?}");
+    }
+
+    /// `task_cpu()`.
+    #[inline(always)]
+    pub fn cpu(&self) -> CpuId {
+        self.cpu.get()
+    }
+
+    /// `__set_task_cpu()`. Returns whether it was elsewhere.
+    #[inline(always)]
+    pub fn place_on(&self, cpu: CpuId) -> bool {
+        self.cpu.replace(cpu) != cpu
+    }
+
+    #[inline(always)]
+    pub fn class(&self) -> Class {
+        self.class.get()
+    }
+
+    /// The class that its attributes demand schedules it from now on.
+    pub fn set_class(&self, class: Class) {
+        self.class.set(class);
+    }
+
+    #[inline(always)]
+    pub fn on_cpu(&self) -> bool {
+        self.on_cpu.get()
+    }
+
+    /// It is on a CPU from now on. Returns whether it was on one already.
+    #[inline(always)]
+    pub fn switch_in(&self) -> bool {
+        self.on_cpu.replace(true)
+    }
+
+    /// It is off its CPU.
+    #[inline(always)]
+    pub fn switch_out(&self) {
+        self.on_cpu.set(false);
+    }
+
+    /// Some CPU spins until it is off its CPU.
+    pub fn await_off_cpu(&self) {
+        self.on_cpu_awaited.set(true);
+    }
+
+    #[inline(always)]
+    pub fn is_awaited(&self) -> bool {
+        self.on_cpu_awaited.get()
+    }
+
+    /// Those who spun go on. Returns whether there was any.
+    pub fn take_awaited(&self) -> bool {
+        self.on_cpu_awaited.replace(false)
+    }
+
+    /// It runs on `cpu`. Returns where it ran before.
+    #[inline(always)]
+    pub fn run_on(&self, cpu: CpuId) -> Option<CpuId> {
+        self.last_cpu.replace(Some(cpu))
+    }
+
+    /// It begins to exit.
+    pub fn exit(&self) {
+        self.exiting.set(true);
+    }
+
+    #[inline(always)]
+    pub fn is_exiting(&self) -> bool {
+        self.exiting.get()
+    }
+
+    /// It is about to leave its CPU by sched_yield().
+    pub fn yields(&self) {
+        self.yielded.set(true);
+    }
+
+    /// It leaves its CPU. Returns whether by sched_yield().
+    #[inline(always)]
+    pub fn take_yield(&self) -> bool {
+        self.yielded.replace(false)
+    }
+
+    /// Its running time is charged from `now` on.
+    #[inline(always)]
+    pub fn start_exec(&self, now: u64) {
+        self.exec_start.set(now);
+    }
+
+    /// Until when its running time has been charged.
+    pub fn exec_start(&self) -> u64 {
+        self.exec_start.get()
+    }
+
+    /// `update_curr_common()`: charges its running time until `now`. Returns how much that is.
+    #[inline(always)]
+    pub fn update_curr(&self, now: u64) -> u64 {
+        let start = self.exec_start.replace(now);
+        if now <= start {
+            return 0;
+        }
+        let ran = now - start;
+        // All together that is no more than the run's time.
+        self.sum_exec_ns
+            .set(self.sum_exec_ns.get().wrapping_add(ran));
+        ran
+    }
+
+    /// `se.sum_exec_runtime`.
+    pub fn sum_exec_ns(&self) -> u64 {
+        self.sum_exec_ns.get()
     }
 
     /// Whether it is on the run queue of `cpu`, and on no DSQ: what one that is switched in must be.
@@ -248,7 +367,7 @@ impl Task {
 
     /// `name[pid]`, as the kernel's messages name tasks.
     pub fn label(&self) -> String {
-        format!("{}[{}]", self.comm, self.id.pid())
+        format!("{}[{}]", self.origin.comm, self.id.pid())
     }
 
     /// Whether its effective priority is a real-time one, its own or an inherited one.
@@ -383,7 +502,10 @@ mod tests {
         assert_eq!(table.iter().count(), 1_000);
         for (n, &task) in kept.iter().enumerate() {
             assert!(std::ptr::eq(task, table.get(TaskId(n as u32)).unwrap()));
-            assert_eq!((task.id.index(), &*task.comm), (n, &*format!("t{n}")));
+            assert_eq!(
+                (task.id.index(), &*task.origin.comm),
+                (n, &*format!("t{n}"))
+            );
         }
         assert!(table.get(TaskId(1_000)).is_none());
     }

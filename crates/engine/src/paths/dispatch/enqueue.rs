@@ -63,7 +63,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if queue.id() == dsq_id::INVALID {
             self.scx_error("attempting to dispatch to a destroyed dsq".to_owned());
             self.spin_unlock(c, lock);
-            queue = self.dsqs.get(self.global_dsq(p.cpu.get()));
+            queue = self.dsqs.get(self.global_dsq(p.cpu()));
             self.leave_custody_before(c, queue.index, p);
             lock = self.dsq_lock(queue);
             self.spin_lock(c, lock);
@@ -140,7 +140,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn rq_of_dispatch<'k>(&'k self, c: &'k Cpu, p: &Task) -> &'k Cpu {
         match p.scx.ops_state() {
             OpsState::Dispatching => c,
-            _ => self.cpu(p.cpu.get()),
+            _ => self.cpu(p.cpu()),
         }
     }
 
@@ -228,7 +228,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn local_dsq_post_enq(&self, c: &Cpu, rq: &Cpu, p: &Task, enq_flags: u64) {
         self.leave_custody_to_local(c, rq, p);
         if self.version.has_next_class() {
-            if p.class.get() > rq.next_class() {
+            if p.class() > rq.next_class() {
                 self.wakeup_preempt(c, rq, p);
             }
             if rq.scx.in_balance() {
@@ -254,7 +254,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn preempt_ext_curr(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if let Some(curr) = rq.curr()
             && curr != p.id
-            && self.task(curr).class.get() == Class::Ext
+            && self.task(curr).class() == Class::Ext
         {
             self.set_slice(self.task(curr), 0);
             self.resched_curr(c, rq);
