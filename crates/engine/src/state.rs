@@ -2,6 +2,7 @@
 
 pub(crate) mod account;
 pub(crate) mod affinity;
+pub(crate) mod attributes;
 pub(crate) mod costs;
 pub(crate) mod cpu;
 pub(crate) mod deadline;

@@ -46,7 +46,7 @@ fn percent(bandwidth: u64) -> String {
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `pi_of()`: the parameters that count, its own or a waiter's.
     fn reservation_of(&self, p: &Task) -> Reservation {
-        let inherited = match p.inherited.get() {
+        let inherited = match p.attributes().inherited {
             Inherited::Deadline(reservation) => Some(reservation),
             _ => None,
         };

@@ -434,14 +434,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Some(curr) = self.running_fair(rq) else {
             return;
         };
-        let idle = |task: &Task| task.policy.get() == SchedClass::Idle;
+        let idle = |task: &Task| task.attributes().policy == SchedClass::Idle;
         if idle(curr) && !idle(p) {
             // cancel_protect_slice()
             curr.fair.protected.set(curr.fair.vruntime.get());
             self.resched_curr(c, rq);
             return;
         }
-        if p.policy.get() != SchedClass::Normal {
+        if p.attributes().policy != SchedClass::Normal {
             return;
         }
         self.update_curr_fair_of(c, curr);
@@ -460,7 +460,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// (`choose_idle_cpu()`).
     fn is_free_for(&self, p: &Task, cpu: CpuId) -> bool {
         let rq = self.cpu(cpu);
-        let idle = |task: &Task| task.policy.get() == SchedClass::Idle;
+        let idle = |task: &Task| task.attributes().policy == SchedClass::Idle;
         let has_idle_only = || {
             let queue = rq.fair.queue.borrow();
             let curr = self.running_fair(rq);

@@ -9,6 +9,7 @@ use schedlab_workload::ObjectId;
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::paths::sched::Change;
+use crate::state::attributes::Attributes;
 use crate::state::cpu::Cpu;
 use crate::state::object::Object;
 use crate::state::pi::{Inherited, PiMutex, Rank};
@@ -132,19 +133,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         p.pi.holds.borrow().last().copied()
     }
 
-    /// Returns the priority that `p` inherits, from the most urgent waiter for its mutexes (`__rt_effective_prio()`).
-    pub(crate) fn inherited_by(&self, p: &Task) -> Inherited {
+    /// Returns the priority that `p` inherits if its `own` attributes are these, from the most urgent waiter for its
+    /// mutexes (`__rt_effective_prio()`).
+    pub(crate) fn inherited_by(&self, p: &Task, own: &Attributes) -> Inherited {
         let holds = p.pi.holds.borrow();
         let first = |&mutex: &ObjectId| self.with_pi_mutex(mutex, |mutex| mutex.first()).flatten();
         let top = holds.iter().filter_map(first).min_by_key(|&(_, rank)| rank);
         let Some((waiter, Rank(prio, deadline))) = top else {
             return Inherited::Nothing;
         };
-        let own = p.reservation();
+        let reservation = own.reservation();
         match prio {
-            -1 if own.is_none() || deadline < p.dl.deadline.get() => {
+            -1 if reservation.is_none() || deadline < p.dl.deadline.get() => {
                 let waiter = self.task(waiter);
-                match waiter.inherited.get() {
+                match waiter.attributes().inherited {
                     Inherited::Deadline(reservation) => Inherited::Deadline(reservation),
                     _ => waiter
                         .reservation()
@@ -152,9 +154,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
             -1 | Rank::NORMAL => Inherited::Nothing,
-            _ if own.is_some() => Inherited::Nothing,
+            _ if reservation.is_some() => Inherited::Nothing,
             prio => match (99 - prio) as u8 {
-                priority if priority > p.own_rt_priority() => Inherited::RealTime(priority),
+                priority if priority > own.own_rt_priority() => Inherited::RealTime(priority),
                 _ => Inherited::Nothing,
             },
         }
@@ -205,7 +207,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `rt_mutex_adjust_prio()` and `rt_mutex_setprio()`.
     fn adjust_prio(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Sched);
-        let is_same = || self.inherited_by(p) == p.inherited.get() && !p.is_boosted_by_deadline();
+        let inherits = || self.inherited_by(p, &p.attributes());
+        let is_same = || inherits() == p.attributes().inherited && !p.is_boosted_by_deadline();
         if is_same() {
             return;
         }
@@ -219,7 +222,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             rq = self.task_rq_lock(c, p);
         }
         if !is_same() && p.state() != TaskState::Dead {
-            self.set_inherited(c, rq, p, self.inherited_by(p));
+            self.set_inherited(c, rq, p, inherits());
         }
         self.rq_unlock(c, rq);
         self.set_lock_path(c, path);
@@ -227,17 +230,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `p`, on `rq`, inherits something else.
     fn set_inherited(&self, c: &Cpu, rq: &Cpu, p: &Task, inherits: Inherited) {
-        let (old_prio, old) = (p.prio(), p.inherited.replace(inherits));
-        let (prio, class) = (p.prio(), self.class_of(p));
-        if rq.id != c.id && rq.curr() == Some(p.id) && prio > old_prio {
+        let old = p.attributes();
+        let new = Attributes {
+            inherited: inherits,
+            ..old
+        };
+        let class = self.class_by(&new);
+        if rq.id != c.id && rq.curr() == Some(p.id) && new.prio() > old.prio() {
             // It runs, has released something and is about to lower itself.
-            p.inherited.set(old);
         } else if class == p.class() && class < Class::Rt {
+            p.set_attributes(new);
             // A policy that schedules real-time tasks itself sees the priority.
             self.define_task(p);
             self.sync_task(p);
         } else {
-            p.inherited.set(old);
             self.change_on(c, rq, p, Change::Inherit(inherits));
         }
     }

@@ -85,9 +85,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn enqueue_task_rt(&self, rq: &Cpu, p: &Task, flags: u64) {
         self.has_rt.set(true);
         rq.add_nr_running();
-        if p.rt_slice_left_ticks.get() == 0 {
-            p.rt_slice_left_ticks.set(self.rr_slice_ticks());
-        }
+        p.rt.begin_slice(self.rr_slice_ticks());
         if rq.curr() != Some(p.id) {
             let head = flags & enq::HEAD != 0;
             let place = if head { Place::First } else { Place::Last };
@@ -317,17 +315,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn task_tick_rt(&self, c: &Cpu, p: &Task) {
         self.update_curr_common(c, p);
-        if !matches!(p.policy.get(), SchedClass::RoundRobin(_)) {
+        if !matches!(p.attributes().policy, SchedClass::RoundRobin(_)) {
             return;
         }
-        let left = p.rt_slice_left_ticks.get() - 1;
-        p.rt_slice_left_ticks.set(left);
-        if left == 0 {
-            p.rt_slice_left_ticks.set(self.rr_slice_ticks());
-            if self.rt_equal_waits(c, p) {
-                c.rt.place.set(Place::Last);
-                self.resched_curr(c, c);
-            }
+        if p.rt.tick(self.rr_slice_ticks()) && self.rt_equal_waits(c, p) {
+            c.rt.place.set(Place::Last);
+            self.resched_curr(c, c);
         }
     }
 

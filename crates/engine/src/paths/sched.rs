@@ -9,6 +9,7 @@ use crate::contract::mutation::Mutation;
 use crate::contract::policy::{OpCall, OpKind, Policy};
 use crate::paths::ext::{NextTask, Pick};
 use crate::paths::kernel::Kernel;
+use crate::state::attributes::Attributes;
 use crate::state::cpu::Cpu;
 use crate::state::pi::Inherited;
 use crate::state::scx::TaskState as ScxState;
@@ -26,11 +27,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The class that schedules `p` (`__setscheduler_class()`).
     pub(crate) fn class_of(&self, p: &Task) -> Class {
+        self.class_by(&p.attributes())
+    }
+
+    /// The class that schedules a task with these attributes.
+    pub(crate) fn class_by(&self, attributes: &Attributes) -> Class {
         use crate::contract::scenario::{NormalClass, RtMode};
-        if p.is_deadline() {
+        if attributes.is_deadline() {
             return Class::Deadline;
         }
-        if p.is_realtime()
+        if attributes.is_realtime()
             && (self.rt_mode == RtMode::Kernel || self.normal_class == NormalClass::Fair)
         {
             return Class::Rt;
@@ -544,26 +550,26 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn change_on(&self, c: &Cpu, rq: &Cpu, p: &Task, change: Change) {
         let is_queued = p.on_rq() == OnRq::Queued;
         let runs = rq.curr() == Some(p.id) && is_queued;
-        let old_class = p.class();
-        let (old_rt_priority, old_level) = (p.rt_priority(), level(p));
-        let old = (p.policy.get(), p.inherited.get());
+        let (old_class, old) = (p.class(), p.attributes());
         let is_inheritance = matches!(change, Change::Inherit(_));
-        let (new_class, new_level) = match change {
+        let new = match change {
             Change::Class(policy) => {
-                p.policy.set(policy);
-                p.inherited.set(self.inherited_by(p));
-                (self.class_of(p), level(p))
+                let own = Attributes { policy, ..old };
+                let inherited = self.inherited_by(p, &own);
+                Attributes { inherited, ..own }
             }
-            Change::Inherit(inherited) => {
-                p.inherited.set(inherited);
-                (self.class_of(p), level(p))
-            }
-            Change::Nice(_) | Change::Affinity(_) => (old_class, old_level),
+            Change::Inherit(inherited) => Attributes { inherited, ..old },
+            Change::Nice(nice) => Attributes { nice, ..old },
+            Change::Affinity(_) => old,
         };
-        let new = (p.policy.replace(old.0), p.inherited.replace(old.1));
+        let changes_class = matches!(change, Change::Class(_) | Change::Inherit(_));
+        let new_class = match changes_class {
+            true => self.class_by(&new),
+            false => old_class,
+        };
+        let (old_level, new_level) = (old.level(), new.level());
         // __sched_setscheduler(): NORMAL, BATCH and IDLE have the same priorities. Whose falls comes before its equals.
         let mut flags = deq::SAVE | deq::NOCLOCK;
-        let changes_class = matches!(change, Change::Class(_) | Change::Inherit(_));
         if new_level != old_level || changes_class && new_class == Class::Deadline {
             flags |= deq::MOVE;
         }
@@ -587,10 +593,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if leaves && disables_first {
             self.scx_disable_task(c, p);
         }
-        let (old_weight, old_nice) = (p.load_weight(), p.nice.get());
+        p.set_attributes(new);
         match change {
-            Change::Nice(nice) => {
-                p.nice.set(nice);
+            Change::Nice(_) => {
                 self.define_task(p);
                 self.reweight_task(c, p);
             }
@@ -599,8 +604,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.affinity_changed(c, p, &set);
             }
             Change::Class(_) => {
-                p.policy.set(new.0);
-                p.inherited.set(new.1);
                 p.set_class(new_class);
                 self.define_task(p);
                 if new_class == Class::Ext && old_class != Class::Ext {
@@ -609,8 +612,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.reweight_task(c, p);
                 }
             }
-            Change::Inherit(inherited) => {
-                p.inherited.set(inherited);
+            Change::Inherit(_) => {
                 p.set_class(new_class);
                 self.define_task(p);
                 self.sync_task(p);
@@ -626,7 +628,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.detach_load(c, p);
         }
         if old_class == Class::Fair {
-            self.reweight_entity(p, old_weight);
+            self.reweight_entity(p, old.load_weight());
         } else if old_class == Class::Deadline && new_class != Class::Deadline {
             self.leave_dl(c, p);
         }
@@ -662,8 +664,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else if new_class == Class::Deadline && changes_class {
             self.prio_changed_dl(c, rq, p);
         } else if new_class == Class::Rt {
-            self.prio_changed_rt(c, rq, p, old_rt_priority);
-        } else if new_class == Class::Fair && p.nice.get() > old_nice && self.fair_task_waits(rq) {
+            self.prio_changed_rt(c, rq, p, old.rt_priority());
+        } else if new_class == Class::Fair && new.nice > old.nice && self.fair_task_waits(rq) {
             // prio_changed_fair()
             self.resched_curr(c, rq);
         }
@@ -760,9 +762,4 @@ pub(crate) enum Change {
     Class(schedlab_workload::SchedClass),
     /// The attributes that it has from the waiters for its mutexes.
     Inherit(Inherited),
-}
-
-/// The effective priority as far as classes distinguish it: nice levels are one.
-fn level(p: &Task) -> i32 {
-    p.prio().min(100)
 }

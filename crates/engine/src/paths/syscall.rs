@@ -390,7 +390,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Action::SetNice(nice) => {
                 let nice = nice.clamp(-20, 19);
-                if nice != p.nice.get() {
+                if nice != p.attributes().nice {
                     self.sched_change(c, p, Change::Nice(nice));
                 }
                 Effect::Done(Outcome::Done)

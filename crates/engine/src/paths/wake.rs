@@ -169,13 +169,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let affinity = p.affinity.borrow().clone();
         let meta = TaskMeta {
             comm: p.origin.comm.to_string(),
-            nice: p.nice.get(),
+            nice: p.attributes().nice,
             affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
             rt_priority: match p.prio() {
                 -1 => schedlab_trace::DEADLINE_PRIORITY,
                 _ => p.rt_priority(),
             },
-            idle: p.policy.get() == SchedClass::Idle,
+            idle: p.attributes().policy == SchedClass::Idle,
         };
         self.recorder.define_task(p.id, &meta);
     }
@@ -200,7 +200,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// A task of the workload begins its life.
     pub(crate) fn start_task(&self, c: &Cpu, p: &Task) {
         self.set_mode(c, CpuMode::Kernel);
-        if p.reservation().is_some() && !self.dl_admit(p, p.policy.get()) {
+        if p.reservation().is_some() && !self.dl_admit(p, p.attributes().policy) {
             return;
         }
         if p.scx.state() == crate::state::scx::TaskState::None {

@@ -1,4 +1,4 @@
-//! State of the real-time class: of a CPU.
+//! State of the real-time class: of a task and of a CPU.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,6 +13,29 @@ pub(crate) enum Place {
     /// Behind one that goes before it.
     Second,
     Last,
+}
+
+/// A task's part (`struct sched_rt_entity`).
+#[derive(Default)]
+pub(crate) struct Entity {
+    /// The rest of its slice under SCHED_RR, in ticks; 0 before the first one.
+    slice_left: Cell<u32>,
+}
+
+impl Entity {
+    /// It is enqueued: it has a slice, of `slice` ticks if it had none.
+    pub fn begin_slice(&self, slice: u32) {
+        if self.slice_left.get() == 0 {
+            self.slice_left.set(slice);
+        }
+    }
+
+    /// A tick of its slice goes by. Returns whether that was the last one; then it has another slice.
+    pub fn tick(&self, slice: u32) -> bool {
+        let left = self.slice_left.get() - 1;
+        self.slice_left.set(if left == 0 { slice } else { left });
+        left == 0
+    }
 }
 
 /// A CPU's part (`struct rt_rq`).

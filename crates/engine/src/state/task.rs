@@ -5,11 +5,11 @@ use std::cell::Cell;
 use elsa::FrozenVec;
 use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, Instant, TaskId};
-use schedlab_workload::{Reservation, Rng, SchedClass, TaskSpec};
+use schedlab_workload::{Reservation, Rng, TaskSpec};
 
-use crate::contract::consts;
 use crate::state::account::Account;
 use crate::state::affinity::Affinity;
+use crate::state::attributes::Attributes;
 use crate::state::dsq::{Node, Nodes};
 use crate::state::memory::Memory;
 use crate::state::pi::{Inherited, Rank};
@@ -114,13 +114,10 @@ pub(crate) struct Task {
     pub origin: Origin,
     pub memory: Memory,
     pub account: Account,
-    pub nice: Cell<i8>,
-    pub policy: Cell<SchedClass>,
-    pub rt_slice_left_ticks: Cell<u32>,
+    attributes: Cell<Attributes>,
+    pub rt: crate::state::rt::Entity,
     pub fair: crate::state::fair::Entity,
     pub dl: crate::state::deadline::Entity,
-    /// The attributes that it has from the waiters for its mutexes.
-    pub inherited: Cell<Inherited>,
     pub pi: crate::state::pi::Holder,
 }
 
@@ -149,8 +146,11 @@ impl Task {
             address_space: spec.address_space,
             memory: Memory::new(spec.working_set_bytes),
             line,
-            nice: Cell::new(spec.nice),
-            policy: Cell::new(spec.class),
+            attributes: Cell::new(Attributes {
+                policy: spec.class,
+                nice: spec.nice,
+                inherited: Inherited::Nothing,
+            }),
             affinity: Affinity::new(spec.affinity, nr_cpus),
             exiting: Cell::new(false),
             class: Cell::new(Class::Ext),
@@ -168,10 +168,9 @@ impl Task {
             dsq: Cell::new(NIL),
             node: crate::state::dsq::Node::new(id),
             scx: scx::Entity::default(),
-            rt_slice_left_ticks: Cell::new(0),
+            rt: crate::state::rt::Entity::default(),
             fair: crate::state::fair::Entity::default(),
             dl: crate::state::deadline::Entity::default(),
-            inherited: Cell::default(),
             pi: crate::state::pi::Holder::default(),
             program: Program::new(spec.behaviour, rng),
         }
@@ -370,52 +369,38 @@ impl Task {
         format!("{}[{}]", self.origin.comm, self.id.pid())
     }
 
-    /// Whether its effective priority is a real-time one, its own or an inherited one.
-    pub fn is_realtime(&self) -> bool {
-        !self.is_deadline() && self.rt_priority() > 0
+    #[inline(always)]
+    pub fn attributes(&self) -> Attributes {
+        self.attributes.get()
     }
 
-    /// `rt_priority` by its own policy, 0 for others.
-    pub fn own_rt_priority(&self) -> u8 {
-        match self.policy.get() {
-            SchedClass::Fifo(priority) | SchedClass::RoundRobin(priority) => priority,
-            _ => 0,
-        }
+    pub fn set_attributes(&self, attributes: Attributes) {
+        self.attributes.set(attributes);
+    }
+
+    /// Whether its effective priority is a real-time one.
+    pub fn is_realtime(&self) -> bool {
+        self.attributes().is_realtime()
     }
 
     /// The effective real-time priority, 0 for others.
     pub fn rt_priority(&self) -> u8 {
-        match self.inherited.get() {
-            Inherited::RealTime(priority) => priority.max(self.own_rt_priority()),
-            _ => self.own_rt_priority(),
-        }
+        self.attributes().rt_priority()
     }
 
     /// Its own reservation, if it is under SCHED_DEADLINE.
     pub fn reservation(&self) -> Option<Reservation> {
-        match self.policy.get() {
-            SchedClass::Deadline(reservation) => Some(reservation),
-            _ => None,
-        }
+        self.attributes().reservation()
     }
 
     /// `is_dl_boosted()`.
     pub fn is_boosted_by_deadline(&self) -> bool {
-        matches!(self.inherited.get(), Inherited::Deadline(_))
+        self.attributes().is_boosted_by_deadline()
     }
 
-    /// `dl_prio()` of its effective priority.
-    pub fn is_deadline(&self) -> bool {
-        self.reservation().is_some() || self.is_boosted_by_deadline()
-    }
-
-    /// `task_struct::prio`, the effective priority: −1 of the deadline class, 0 to 98 real-time, then nice levels.
+    /// `task_struct::prio`.
     pub fn prio(&self) -> i32 {
-        match self.rt_priority() {
-            _ if self.is_deadline() => -1,
-            0 => 120 + i32::from(self.nice.get()),
-            priority => 99 - i32::from(priority),
-        }
+        self.attributes().prio()
     }
 
     /// How urgent it is as a waiter for a mutex.
@@ -423,12 +408,9 @@ impl Task {
         Rank::of(self.prio(), self.dl.deadline.get())
     }
 
-    /// Load weight (`task_struct::se.load`).
+    /// `task_struct::se.load`.
     pub fn load_weight(&self) -> u32 {
-        match self.policy.get() {
-            SchedClass::Idle => consts::WEIGHT_IDLEPRIO,
-            _ => consts::load_weight(self.nice.get()),
-        }
+        self.attributes().load_weight()
     }
 }
 
