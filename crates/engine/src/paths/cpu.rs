@@ -133,7 +133,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if undisturbed {
                 // Nothing happens anywhere meanwhile, so nothing can come in between.
                 c.this.now.set(end);
-                self.clock.set(end);
+                self.progress.pass(end);
             } else {
                 c.wait_for(Wait::Segment);
                 self.set_event(c.id, CpuEvent::Main, end);

@@ -196,8 +196,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `enqueue_task_dl()`. `rq` is locked.
     pub(crate) fn enqueue_task_dl(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        self.has_rt.set(true);
-        self.has_dl.set(true);
+        self.classes.use_dl();
         let now = c.this.now.get();
         let boosted = p.is_boosted_by_deadline();
         if boosted && p.dl.throttled.get() {

@@ -14,7 +14,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_dump_state()`. The policy's side keeps the text, to which its own ops add.
     // Model: when the policy is unloaded, not at once; no backtraces, no events, and no task is named as current.
     pub(crate) fn scx_dump_state(&self, c: &Cpu, exit: &ExitInfo) {
-        let now = self.clock.get().max(self.now(c).ns());
+        let now = self.progress.clock().max(self.now(c).ns());
         let context = DumpContext {
             kind: exit.kind,
             code: exit.code,

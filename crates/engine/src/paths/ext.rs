@@ -395,8 +395,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task of a class above sched_ext waits on `c`.
     fn higher_class_waits(&self, c: &Cpu) -> bool {
-        self.has_rt.get() && self.waits_above_fair(c)
-            || self.has_fair.get() && self.fair_task_waits(c)
+        self.classes.has_rt() && self.waits_above_fair(c)
+            || self.classes.has_fair() && self.fair_task_waits(c)
     }
 
     /// `do_pick_task_scx()`.

@@ -239,7 +239,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn enqueue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        self.has_fair.set(true);
+        self.classes.use_fair();
         if let Some(curr) = self.running_fair(rq).filter(|curr| curr.id != p.id) {
             self.update_curr_fair_of(c, curr);
         }
@@ -468,7 +468,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let mut all = queue.iter().map(|&task| self.task(task)).chain(curr);
             nr > 0 && nr == rq.nr_running() as usize && all.all(idle)
         };
-        self.is_idle_for_fair(cpu) || !idle(p) && self.has_fair.get() && has_idle_only()
+        self.is_idle_for_fair(cpu) || !idle(p) && self.classes.has_fair() && has_idle_only()
     }
 
     /// `sched_balance_find_dst_cpu()` for a new task or a new program: where there is least to do besides `p`, on a core
@@ -814,12 +814,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `sched_balance_trigger()`: from time to time a CPU with few tasks takes some.
     pub(crate) fn fair_balance_tick(&self, c: &Cpu) {
-        if !self.has_fair.get() {
+        if !self.classes.has_fair() {
             return;
         }
         let ticks = c.fair.ticks.get() + 1;
         c.fair.ticks.set(ticks);
-        if self.has_rt.get() {
+        if self.classes.has_rt() {
             self.update_stolen(c);
         }
         self.nohz_idle_balance(c);

@@ -12,7 +12,7 @@ use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, Topology, ad
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
 };
-use schedlab_workload::{Counters, ObjectId, ObjectSpec, Rng, Start, TaskSpec, Workload, stream};
+use schedlab_workload::{ObjectId, ObjectSpec, Rng, Start, TaskSpec, Workload, stream};
 
 use crate::contract::consts;
 use crate::contract::mutation::{self, Mutation};
@@ -23,10 +23,12 @@ use crate::contract::scenario::{
 };
 use crate::contract::version::KernelVersion;
 use crate::paths::{background, starter};
+use crate::state::classes::Classes;
 use crate::state::costs::Costs;
 use crate::state::cpu::{Cpu, Wait};
 use crate::state::domains::Domains;
 use crate::state::dsq::Dsqs;
+use crate::state::ending::{Ending, Summary};
 use crate::state::event_queue::{CpuEvent, Event, EventQueue, Timer};
 use crate::state::fair::IdleScan;
 use crate::state::idle::IdleMasks;
@@ -35,6 +37,7 @@ use crate::state::lock::Locks;
 use crate::state::object::Object;
 use crate::state::online::Online;
 use crate::state::population::Population;
+use crate::state::progress::{Progress, Tally};
 use crate::state::scx::RunnableOrder;
 use crate::state::shared::SharedObjects;
 use crate::state::task::{Identity, Task, TaskState, TaskTable};
@@ -50,21 +53,6 @@ const STREAM_BACKGROUND: u32 = u32::MAX - 3;
 /// How long after the end of a run ops that are under way may take to return. An op of this length
 /// would have had the kernel complain about a CPU that does not schedule.
 const GRACE_NS: u64 = 1_000_000_000;
-
-/// The counts until the run's end, without the time when the last ops return and the policy is unloaded.
-struct Summary {
-    end: Instant,
-    makespan: Option<Instant>,
-    begun: Instant,
-    work: u64,
-    switches: u64,
-    events: u64,
-    tasks: u32,
-    unfinished: Vec<TaskId>,
-    to_come: u32,
-    probes: Vec<crate::contract::policy::Probes>,
-    cache: CacheModel,
-}
 
 /// The policy's ops table as the kernel uses it.
 pub(crate) struct Ops {
@@ -125,33 +113,15 @@ pub(crate) struct Kernel<P, R> {
     pub hotplug: RefCell<std::vec::IntoIter<crate::contract::scenario::Hotplug>>,
 
     pub life: Life,
-    /// The CPU whose fiber runs, or ran last.
-    pub running: Cell<CpuId>,
-    pub exit: RefCell<Option<ExitInfo>>,
-    pub failure: RefCell<Option<WorkloadFailure>>,
-    pub host_failure: RefCell<Option<HostFailure>>,
-    /// A failure that the workload's duration made none.
-    pub stuck: RefCell<Option<WorkloadFailure>>,
-    summary: RefCell<Option<Summary>>,
-    /// Some task has been in the baseline's class, or in the real-time class.
-    pub has_fair: Cell<bool>,
-    pub has_rt: Cell<bool>,
-    /// Some task has been in the deadline class; `has_rt` then, too.
-    pub has_dl: Cell<bool>,
+    pub ending: Ending,
+    pub classes: Classes,
     /// Bandwidth that deadline tasks have reserved (`dl_bw::total_bw`).
     pub dl_reserved: Cell<u64>,
     pub runnable_order: RunnableOrder,
-    pub work: Cell<u64>,
-    pub switches: Cell<u64>,
-    pub events: Cell<u64>,
-    pub last_exit: Cell<u64>,
-    pub begun: Cell<u64>,
-    pub counters: RefCell<Counters>,
+    pub progress: Progress,
+    pub tally: Tally,
     /// The workload names no end.
     pub endless: bool,
-    pub clock: Cell<u64>,
-    /// Performance levels that the policy has asked for.
-    pub cpuperf_requests: Cell<u64>,
     pub mutation: Option<Mutation>,
 }
 
@@ -276,26 +246,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             address_spaces: RefCell::new(Vec::new()),
             hotplug: RefCell::new(hotplug.into_iter()),
             life: Life::default(),
-            running: Cell::new(CpuId(0)),
-            exit: RefCell::new(None),
-            failure: RefCell::new(None),
-            host_failure: RefCell::new(None),
-            stuck: RefCell::new(None),
-            summary: RefCell::new(None),
+            ending: Ending::default(),
+            classes: Classes::default(),
             endless: workload.duration.is_none(),
-            has_fair: Cell::new(false),
-            has_rt: Cell::new(false),
-            has_dl: Cell::new(false),
             dl_reserved: Cell::new(0),
             runnable_order: RunnableOrder::default(),
-            work: Cell::new(0),
-            switches: Cell::new(0),
-            events: Cell::new(0),
-            last_exit: Cell::new(0),
-            begun: Cell::new(0),
-            counters: RefCell::default(),
-            clock: Cell::new(0),
-            cpuperf_requests: Cell::new(0),
+            progress: Progress::default(),
+            tally: Tally::default(),
             mutation,
             machine,
         };
@@ -432,7 +389,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn execute(&self) {
-        if self.failure.borrow().is_some() {
+        if self.ending.has_failed() {
             return;
         }
         {
@@ -444,7 +401,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
             self.load();
-            if self.host_failure.borrow().is_some() {
+            if self.ending.has_host_failed() {
                 return;
             }
             for cpu in &self.cpus {
@@ -455,16 +412,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     self.check_state_at_times();
                 }
                 let cpu = if let Some(head) = self.queue.pop_turn() {
-                    self.happens(head.time());
+                    self.progress.happens(head.time());
                     Some(CpuId(head.cpu()))
                 } else if let Some(head) = self.queue.pop_main() {
-                    self.happens(head.time());
+                    self.progress.happens(head.time());
                     self.goes_on(CpuId(head.cpu()), head.time())
                 } else if let Some((head, task)) = self.queue.pop_task_timer() {
-                    self.happens(head.time());
+                    self.progress.happens(head.time());
                     self.task_timer_expires(task, CpuId(head.cpu()), head.time())
                 } else if let Some((time, event)) = self.queue.pop() {
-                    self.happens(time);
+                    self.progress.happens(time);
                     self.take_place(time, event)
                 } else {
                     break;
@@ -485,7 +442,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Checks the whole state after each 127th event; the number is prime, so that no beat of the workload hides anything.
     fn check_state_at_times(&self) {
-        if self.events.get().is_multiple_of(127) && !self.life.is_closed() {
+        if self.progress.events().is_multiple_of(127) && !self.life.is_closed() {
             self.check_state();
         }
     }
@@ -493,7 +450,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets `cpu` go on until it suspends itself.
     #[inline(always)]
     fn resume(&self, fibers: &mut Fibers<'_>, cpu: CpuId) {
-        self.running.set(cpu);
+        self.progress.resume(cpu);
         match fibers.resume(cpu.index()) {
             State::Suspended => {}
             ended => self.cpu_ended(cpu, ended),
@@ -508,14 +465,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             State::Suspended | State::Done => unreachable!("a CPU never ends"),
         }
-    }
-
-    /// An event happens at `time`.
-    #[inline]
-    fn happens(&self, time: u64) {
-        // Counted one by one, so it never overflows.
-        self.events.set(self.events.get().wrapping_add(1));
-        self.clock.set(time);
     }
 
     /// The stretch of time that `cpu` spends is over.
@@ -601,8 +550,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !op_under_way || self.life.is_policy_dead() {
             return true;
         }
-        let end = self.summary.borrow().as_ref().map(|summary| summary.end);
-        if end.is_some_and(|end| self.clock.get() > end.ns() + GRACE_NS) {
+        if self
+            .ending
+            .end()
+            .is_some_and(|end| self.progress.clock() > end.ns() + GRACE_NS)
+        {
             let op_of = |c: &Cpu| c.op.outer().or(c.this.op.get());
             let late = self.cpus.iter().find_map(|c| Some((c.id, op_of(c)?)));
             if let Some((cpu, op)) = late {
@@ -619,9 +571,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Ends what is recorded and counted.
     fn close(&self) {
         let makespan = (self.population.nr_alive() == 0 && self.nr_tasks() > 0)
-            .then(|| Instant::from_ns(self.last_exit.get()));
+            .then(|| Instant::from_ns(self.tally.last_exit()));
         // The CPU on which the last task exits has run ahead of the executor's clock: the run ends there.
-        let clock = Instant::from_ns(self.clock.get());
+        let clock = Instant::from_ns(self.progress.clock());
         let end = makespan.map_or(clock, |last| last.max(clock));
         for cpu in &self.cpus {
             // A CPU that ran ahead to its next synchronisation point has recorded up to there.
@@ -637,13 +589,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let unfinished = unfinished
             .chain((next..next + to_come).map(TaskId))
             .collect();
-        *self.summary.borrow_mut() = Some(Summary {
+        self.ending.close(Summary {
             end,
             makespan,
-            begun: Instant::from_ns(self.begun.get()),
-            work: self.work.get(),
-            switches: self.switches.get(),
-            events: self.events.get(),
+            begun: Instant::from_ns(self.tally.begun()),
+            work: self.tally.work(),
+            switches: self.tally.switches(),
+            events: self.progress.events(),
             tasks: self.nr_tasks(),
             unfinished,
             to_come,
@@ -699,8 +651,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .cpus
             .iter()
             .all(|c| matches!(c.waits_for(), Wait::Idle | Wait::Offline) && !c.has_irq());
-        let stuck = self.stuck.borrow().is_some();
-        if all_idle && !stuck && !self.life.is_stopping() && self.population.nr_alive() > 0 {
+        if all_idle
+            && !self.ending.is_stuck()
+            && !self.life.is_stopping()
+            && self.population.nr_alive() > 0
+        {
             self.deadlocked();
         }
     }
@@ -934,15 +889,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn exit_with(&self, kind: ExitKind, code: i64, message: String) {
-        let mut exit = self.exit.borrow_mut();
-        let is_first = match &*exit {
-            None => true,
-            // Breaking a rule while it is unloaded changes nothing. A policy that no kernel would have loaded is
-            // reported.
-            Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
-        };
-        if is_first {
-            *exit = Some(ExitInfo {
+        if self.ending.takes(kind) {
+            self.ending.exit(ExitInfo {
                 place: self.place_of_exit(kind),
                 ..ExitInfo::new(kind, code, message)
             });
@@ -959,7 +907,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         ) {
             return None;
         }
-        let c = self.cpu(self.running.get());
+        let c = self.cpu(self.progress.running());
         // Carrying out an insertion may call another op.
         let by_op = !matches!(c.this.op.get(), None | Some(OpKind::Dispatch));
         match c.dispatch.inserting() {
@@ -969,14 +917,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn fail(&self, failure: WorkloadFailure) {
-        self.failure.borrow_mut().get_or_insert(failure);
+        self.ending.fail(failure);
         self.life.stop();
     }
 
     /// A missing resource of the host ends the run, and no part of it counts.
     pub(crate) fn host_failed(&self, why: NoStack) {
         let cpus = self.cpus.len() as u32;
-        *self.host_failure.borrow_mut() = Some(HostFailure::Stacks { cpus, why });
+        self.ending.fail_by_host(HostFailure::Stacks { cpus, why });
     }
 
     fn finish<L>(self, give_back: impl FnOnce(R) -> L) -> RunEnd<P, L> {
@@ -984,19 +932,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             // Nothing ran at all, or nothing was left to happen.
             self.close();
         }
-        let summary = self.summary.into_inner().expect("made by close()");
-        let mut counters = self.counters.into_inner();
+        let cpuperf_requests = self.tally.cpuperf_requests();
+        let mut counters = self.tally.into_counters();
         for task in self.tasks.iter() {
             task.program.end(&mut counters);
         }
         // The workload ended: the loader of the policy has unloaded it.
-        let exit = self.exit.into_inner();
+        let (summary, exit, failure, host_failure, stuck) = self.ending.into_parts();
         let exit = exit.filter(|exit| exit.kind != ExitKind::Unreg);
         RunEnd {
             exit: exit.unwrap_or_else(|| ExitInfo::new(ExitKind::Done, 0, String::new())),
-            failure: self.failure.into_inner(),
-            host_failure: self.host_failure.into_inner(),
-            stuck: self.stuck.into_inner(),
+            failure,
+            host_failure,
+            stuck,
             end: summary.end,
             begun: summary.begun,
             makespan: summary.makespan,
@@ -1009,7 +957,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks: summary.tasks,
             unfinished: summary.unfinished,
             to_come: summary.to_come,
-            cpuperf_requests: self.cpuperf_requests.get(),
+            cpuperf_requests,
             policy: self.policy,
             recorder: give_back(self.recorder),
         }

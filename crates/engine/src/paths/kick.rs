@@ -31,9 +31,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.scx_error(format!("Invalid target CPU {cpu}"));
             return;
         }
-        // Counted one by one, so it never overflows.
-        let requests = &self.cpuperf_requests;
-        requests.set(requests.get().wrapping_add(1));
+        self.tally.add_cpuperf_request();
     }
 
     /// The class of what `rq` runs now.

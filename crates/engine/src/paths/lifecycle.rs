@@ -27,7 +27,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let c = &self.cpus[0];
         let (now, carry, mode) = (c.this.now.get(), c.this.carry_ps.get(), c.mode());
         self.life.begin_alone();
-        self.running.set(c.id);
+        self.progress.resume(c.id);
         match fiber.resume(0) {
             State::Done => {}
             State::Trapped(trap) => self.policy_fault(self.policy.describe(&c.this, &trap)),
@@ -218,7 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.life.is_policy_dead() {
             self.policy.drop_task(p.id);
         }
-        if self.exit.borrow().is_none() {
+        if !self.ending.has_exit() {
             self.fail(WorkloadFailure::ForkRefused {
                 task: p.label(),
                 errno,
@@ -313,9 +313,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.life.is_policy_dead() {
             self.policy.drop_task(p.id);
         }
-        p.program.end(&mut self.counters.borrow_mut());
-        self.last_exit
-            .set(self.last_exit.get().max(c.this.now.get()));
+        p.program.end(&mut self.tally.counters());
+        self.tally.exit(c.this.now.get());
         self.is_gone(p);
         if self.population.nr_alive() == 0 {
             self.life.stop();
@@ -341,11 +340,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn scx_disable(&self) {
         let c = &self.cpus[0];
         // The first who ends the policy says why (scx_claim_exit()). If the workload ended, that is who loaded it.
-        let exit = self
-            .exit
-            .borrow_mut()
-            .get_or_insert_with(unregistered)
-            .clone();
+        let exit = self.ending.exit_or_else(unregistered);
         if self.life.dumps() && exit.kind >= ExitKind::Error {
             self.scx_dump_state(c, &exit);
         }

@@ -47,7 +47,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `rq->rt.highest_prio.curr`: of what runs and what waits; who blocks does not count any more.
     fn rt_highest_priority(&self, rq: &Cpu) -> u8 {
         // `CPUPRI_HIGHER`
-        if self.has_dl.get() && self.dl_earliest(rq).is_some() {
+        if self.classes.has_dl() && self.dl_earliest(rq).is_some() {
             return ABOVE;
         }
         let stays = |task| self.task(task).on_rq() == OnRq::Queued;
@@ -83,7 +83,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn enqueue_task_rt(&self, rq: &Cpu, p: &Task, flags: u64) {
-        self.has_rt.set(true);
+        self.classes.use_rt();
         rq.add_nr_running();
         p.rt.begin_slice(self.rr_slice_ticks());
         if rq.curr() != Some(p.id) {

@@ -200,7 +200,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.finish_task(c, p);
             }
         }
-        if self.has_rt.get() || c.kicks.wait_is_due() || c.deferred.waits_for_balance() {
+        if self.classes.has_rt() || c.kicks.wait_is_due() || c.deferred.waits_for_balance() {
             self.balance_callbacks(c, switched);
         }
         self.rq_unlock(c, c);
@@ -274,12 +274,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         stopper: bool,
     ) -> Option<&'k Task> {
         let next = loop {
-            if self.has_rt.get()
+            if self.classes.has_rt()
                 && let Some(task) = self.pick_above_fair(c, prev)
             {
                 break Some(self.task(task));
             }
-            if self.has_fair.get() {
+            if self.classes.has_fair() {
                 let task = self.pick_task_fair(c, prev);
                 // A task that came while the run queue was not locked goes first (`RETRY_TASK`).
                 if self.waits_above_fair(c) {
@@ -337,7 +337,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The next task of the deadline and real-time classes.
     fn pick_above_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         loop {
-            if self.has_dl.get()
+            if self.classes.has_dl()
                 && let Some(task) = self.pick_task_dl(c, prev)
             {
                 return Some(task);
@@ -424,8 +424,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.label(),
                 c.id
             );
-            // Counted one by one, so it never overflows.
-            self.switches.set(self.switches.get().wrapping_add(1));
+            self.tally.add_switch();
             self.write_line(c, p.line, 0);
             if let Some(mm) = p.address_space
                 && c.switch_mm(mm)

@@ -100,7 +100,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let Action::Work(n) = action else {
                 break action;
             };
-            self.work.set(self.work.get() + u64::from(n));
+            self.tally.add_work(n);
             self.record(c, Event::Work { task: p.id, n });
             // It takes no time, so the next action comes at once, unless something came up before it.
             if c.is_called_off() {
@@ -130,7 +130,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             }
             Action::Begin => {
-                self.begun.set(c.this.now.get());
+                self.tally.begin(c.this.now.get());
                 return;
             }
             Action::TryUserLock(object) | Action::UserUnlock(object) => {
@@ -925,7 +925,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for task in closed.iter().copied() {
             let p = self.task(task);
             p.program.grant();
-            self.set_task_timer(Timer::Task(task), p.cpu(), self.clock.get());
+            self.set_task_timer(Timer::Task(task), p.cpu(), self.progress.clock());
         }
         if closed.is_empty() {
             let tasks = self.tasks.iter();
@@ -943,13 +943,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 format!("{} ({waits})", p.label())
             });
             let deadlock = WorkloadFailure::Deadlock {
-                at: Instant::from_ns(self.clock.get()),
+                at: Instant::from_ns(self.progress.clock()),
                 blocked: told.collect(),
             };
             if fails {
                 self.fail(deadlock);
             } else {
-                *self.stuck.borrow_mut() = Some(deadlock);
+                self.ending.get_stuck(deadlock);
             }
         }
     }

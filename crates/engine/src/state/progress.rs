@@ -1,0 +1,129 @@
+//! How far a run has come, and what it has counted.
+
+use std::cell::{Cell, RefCell, RefMut};
+
+use schedlab_trace::CpuId;
+use schedlab_workload::Counters;
+
+/// What the executor does now.
+pub(crate) struct Progress {
+    /// The time of the last event.
+    clock: Cell<u64>,
+    events: Cell<u64>,
+    /// The CPU whose fiber runs, or ran last.
+    running: Cell<CpuId>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Progress {
+            clock: Cell::new(0),
+            events: Cell::new(0),
+            running: Cell::new(CpuId(0)),
+        }
+    }
+}
+
+impl Progress {
+    /// An event happens at `time`.
+    #[inline(always)]
+    pub fn happens(&self, time: u64) {
+        // Counted one by one, so it never overflows.
+        self.events.set(self.events.get().wrapping_add(1));
+        self.clock.set(time);
+    }
+
+    /// A CPU comes to `time` with no event between.
+    #[inline(always)]
+    pub fn pass(&self, time: u64) {
+        self.clock.set(time);
+    }
+
+    pub fn clock(&self) -> u64 {
+        self.clock.get()
+    }
+
+    pub fn events(&self) -> u64 {
+        self.events.get()
+    }
+
+    /// The fiber of `cpu` runs from now on.
+    #[inline(always)]
+    pub fn resume(&self, cpu: CpuId) {
+        self.running.set(cpu);
+    }
+
+    pub fn running(&self) -> CpuId {
+        self.running.get()
+    }
+}
+
+/// What is counted for whoever measures.
+#[derive(Default)]
+pub(crate) struct Tally {
+    work: Cell<u64>,
+    switches: Cell<u64>,
+    /// When the workload's first phase was over.
+    begun: Cell<u64>,
+    last_exit: Cell<u64>,
+    /// Performance levels that the policy has asked for.
+    cpuperf_requests: Cell<u64>,
+    /// What the behaviours of tasks that have ended have counted.
+    counters: RefCell<Counters>,
+}
+
+impl Tally {
+    pub fn add_work(&self, n: u32) {
+        self.work.set(self.work.get() + u64::from(n));
+    }
+
+    pub fn work(&self) -> u64 {
+        self.work.get()
+    }
+
+    /// A task is switched in. Counted one by one, so it never overflows.
+    #[inline(always)]
+    pub fn add_switch(&self) {
+        self.switches.set(self.switches.get().wrapping_add(1));
+    }
+
+    pub fn switches(&self) -> u64 {
+        self.switches.get()
+    }
+
+    /// What is measured begins at `now`.
+    pub fn begin(&self, now: u64) {
+        self.begun.set(now);
+    }
+
+    pub fn begun(&self) -> u64 {
+        self.begun.get()
+    }
+
+    /// A task has ended at `now`.
+    pub fn exit(&self, now: u64) {
+        self.last_exit.set(self.last_exit.get().max(now));
+    }
+
+    pub fn last_exit(&self) -> u64 {
+        self.last_exit.get()
+    }
+
+    /// Counted one by one, so it never overflows.
+    pub fn add_cpuperf_request(&self) {
+        let requests = &self.cpuperf_requests;
+        requests.set(requests.get().wrapping_add(1));
+    }
+
+    pub fn cpuperf_requests(&self) -> u64 {
+        self.cpuperf_requests.get()
+    }
+
+    pub fn counters(&self) -> RefMut<'_, Counters> {
+        self.counters.borrow_mut()
+    }
+
+    pub fn into_counters(self) -> Counters {
+        self.counters.into_inner()
+    }
+}
