@@ -157,13 +157,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if let Some(holder) = state.holder() {
                 held[holder.index()] += 1;
             }
-            let spinners = state.spinners.borrow();
-            assert_eq!(
-                state.has_spinners.get(),
-                !spinners.is_empty(),
-                "{}",
-                state.name
-            );
+            let spinners = state.spinners();
+            assert_eq!(state.has_spinners(), !spinners.is_empty(), "{}", state.name);
             for &cpu in spinners.iter() {
                 assert_eq!(
                     self.cpu(cpu).spins_for(),
@@ -176,7 +171,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for c in &self.cpus {
             assert_eq!(
                 held[c.id.index()],
-                c.held.all.get(),
+                c.held.all(),
                 "CPU {} holds other locks than it knows",
                 c.id
             );
@@ -265,8 +260,7 @@ mod tests {
         let told = complaint(|kernel, _| {
             kernel.new_lock(64, "l", LockClass::Dsq);
             let (_, state) = kernel.locks.iter().last().unwrap();
-            state.spinners.borrow_mut().push(CpuId(1));
-            state.has_spinners.set(true);
+            state.add_spinner(CpuId(1));
         });
         assert!(told.contains("CPU 1 spins for l"), "{told}");
     }

@@ -12,7 +12,7 @@ use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, Topology, ad
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
 };
-use schedlab_workload::{ObjectId, ObjectSpec, Rng, Start, TaskSpec, Workload, stream};
+use schedlab_workload::{ObjectId, ObjectSpec, Start, TaskSpec, Workload, stream};
 
 use crate::contract::consts;
 use crate::contract::mutation::{self, Mutation};
@@ -81,7 +81,6 @@ pub(crate) struct Kernel<P, R> {
     /// The caches, and the policy's source of chance.
     pub shared: Shared,
     pub traffic: Traffic,
-    pub lock_random: RefCell<Rng>,
     pub queue: EventQueue,
     pub cpus: Vec<Cpu>,
     pub all_cpus: CpuSet,
@@ -102,9 +101,6 @@ pub(crate) struct Kernel<P, R> {
     pub accounts: bool,
     pub dsqs: Dsqs,
     pub locks: Locks,
-    pub policy_locks: RefCell<Vec<Option<crate::state::lock::LockIx>>>,
-    /// The big lock, once it has been taken, if the profile has one.
-    pub big_kernel_lock: Cell<Option<crate::state::lock::LockIx>>,
     /// Objects that calls of tasks share.
     pub shared_objects: SharedObjects,
     pub idle: RefCell<IdleMasks>,
@@ -220,7 +216,6 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 random: RefCell::new(stream(seed, STREAM_POLICY)),
             },
             traffic: Traffic::new(&machine),
-            lock_random: RefCell::new(stream(seed, STREAM_LOCKS)),
             queue: EventQueue::new(nr_cpus),
             cpus: (0..nr_cpus)
                 .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine, &costs))
@@ -237,9 +232,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             tasks: TaskTable::default(),
             population: Population::default(),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
-            locks: Locks::default(),
-            policy_locks: RefCell::new(Vec::new()),
-            big_kernel_lock: Cell::new(None),
+            locks: Locks::new(stream(seed, STREAM_LOCKS)),
             shared_objects: SharedObjects::new(&machine),
             idle: RefCell::new(IdleMasks::new(&machine)),
             objects: RefCell::new(objects),

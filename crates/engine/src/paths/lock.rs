@@ -4,14 +4,13 @@
 //! hand-over growing with the number of spinners; with `queued` to the first. The hand-over counts
 //! as the winner's wait. Interrupts stay off from the first attempt until the release.
 
-use rand_core::RngCore;
 use schedlab_machine::LockKind;
 use schedlab_trace::{CpuMode, Duration, Event, Instant, LockClass, LockId, LockPath, Recorder};
 
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::{Cpu, Wait};
-use crate::state::lock::{LockIx, NOT_FREE};
+use crate::state::lock::LockIx;
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Gives a lock its identity for the recorder.
@@ -43,12 +42,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             state.give_alone(c.id);
             return true;
         }
-        if state.free_from.get() > c.this.now.get() {
+        if !state.is_free(c.this.now.get()) {
             return false;
         }
         state.give_to(c.id, &c.held);
         self.write_line(c, state.line, self.costs.lock_ps);
-        state.acquired_at.set(c.this.now.get());
+        state.acquire(c.this.now.get());
         self.record(
             c,
             Event::LockAcquired {
@@ -99,7 +98,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // The hand-over includes the way of the line: the access costs nothing more.
         let now = self.now(c);
         self.shared.cache.borrow_mut().take_over(c.id, now, line);
-        self.locks.get(lock).acquired_at.set(c.this.now.get());
+        self.locks.get(lock).acquire(c.this.now.get());
         self.record(
             c,
             Event::LockAcquired {
@@ -158,7 +157,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let links: Vec<String> = chain()
             .filter_map(|wanted| {
                 let holder = locks.holder(wanted)?;
-                let link = match self.policy_lock_at(wanted) {
+                let link = match self.locks.number_of(wanted) {
                     Some(lock) => self.policy.describe_lock_wait(lock, waiter, holder),
                     None => {
                         let name = &locks.get(wanted).name;
@@ -178,11 +177,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(links) = self.find_deadlock(c, lock) {
             self.policy_fault(format!("deadlock of locks: {links}"));
         }
-        let lock = self.locks.get(lock);
-        lock.spinners.borrow_mut().push(c.id);
-        lock.has_spinners.set(true);
-        let free_from = lock.free_from.replace(NOT_FREE);
-        if lock.holder().is_none() && !lock.watched.replace(true) {
+        if let Some(free_from) = self.locks.get(lock).add_spinner(c.id) {
             let at = free_from.max(c.this.now.get());
             c.this.now.set(at);
             self.queue.add_turn(c.id, at);
@@ -206,7 +201,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             state.leave_alone();
             return true;
         }
-        if state.has_spinners.get() {
+        if state.has_spinners() {
             return false;
         }
         // No CPU has looked at the line since it was taken: it is still this CPU's own.
@@ -218,7 +213,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c,
             Event::LockReleased {
                 lock: LockId(lock.0),
-                held: Duration::from_ns(now - state.acquired_at.get()),
+                held: Duration::from_ns(now - state.acquired_at()),
             },
         );
         true
@@ -235,7 +230,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c,
             Event::LockReleased {
                 lock: LockId(lock.0),
-                held: Duration::from_ns(now - state.acquired_at.get()),
+                held: Duration::from_ns(now - state.acquired_at()),
             },
         );
         state.take_from(c.id, &c.held);
@@ -245,30 +240,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Hands a lock that is free at `now` to one of its spinners.
     fn release_to_spinner(&self, lock: LockIx, now: u64) {
         let costs = &self.machine.locks;
-        let winner;
-        let at;
-        {
-            let lock = self.locks.get(lock);
-            let mut spinners = lock.spinners.borrow_mut();
-            let others = spinners.len() as u64 - 1;
-            let chosen = match costs.kind {
-                LockKind::Queued => 0,
-                LockKind::Tas if others == 0 => 0,
-                LockKind::Tas => {
-                    let random = u64::from(self.lock_random.borrow_mut().next_u32());
-                    ((random * (others + 1)) >> 32) as usize
-                }
-            };
-            let spread = match costs.kind {
-                LockKind::Queued => 0,
-                LockKind::Tas => costs.handover_per_spinner_ns * others,
-            };
-            winner = spinners.remove(chosen);
-            lock.has_spinners.set(others > 0);
-            lock.give_to(winner, &self.cpu(winner).held);
-            lock.watched.set(false);
-            at = now + costs.handover_ns + spread;
-        }
+        let state = self.locks.get(lock);
+        let others = state.spinners().len() as u64 - 1;
+        let (chosen, spread) = match costs.kind {
+            LockKind::Queued => (0, 0),
+            LockKind::Tas if others == 0 => (0, 0),
+            LockKind::Tas => {
+                let chosen = self.locks.draw(others + 1);
+                (chosen, costs.handover_per_spinner_ns * others)
+            }
+        };
+        let winner = state.take_spinner(chosen);
+        state.give_to(winner, &self.cpu(winner).held);
+        let at = now + costs.handover_ns + spread;
         let at = at.max(self.cpus[winner.index()].this.now.get());
         self.cpus[winner.index()].this.now.set(at);
         self.cpus[winner.index()].end_spin();

@@ -108,7 +108,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
                 return;
             }
             kernel.spin_lock(c, lock);
-            c.held.policy.set(c.held.policy.get() + 1);
+            c.held.take_policy();
         });
     }
 
@@ -119,15 +119,15 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
                 return false;
             }
             kernel.spin_lock(c, lock);
-            c.held.policy.set(c.held.policy.get() + 1);
+            c.held.take_policy();
             true
         })
     }
 
     fn unlock(&self, lock: PolicyLock) {
-        self.ask(|kernel, c| match kernel.known_policy_lock(lock) {
+        self.ask(|kernel, c| match kernel.locks.of_policy(lock) {
             Some(lock) if kernel.locks.holder(lock) == Some(c.id) => {
-                c.held.policy.set(c.held.policy.get() - 1);
+                c.held.release_policy();
                 kernel.spin_unlock(c, lock);
             }
             _ => kernel.fault_of_call(
@@ -146,7 +146,7 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
             let lock = kernel.policy_lock(lock, address, class);
             let taken = kernel.spin_trylock(c, lock);
             if taken {
-                c.held.policy.set(c.held.policy.get() + 1);
+                c.held.take_policy();
             }
             taken
         })
@@ -539,7 +539,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.op.begin(deadline, rq);
         c.this.op.set(Some(op.kind()));
         let result = self.with_env(c, |env| self.policy.call(env, &op));
-        if c.held.policy.get() != 0 {
+        if c.held.policy() != 0 {
             self.end_op_with_locks(c, 0);
         }
         c.op.end(rq);
@@ -554,11 +554,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return 0;
         }
         self.enter_sched_mode(c);
-        let held = c.held.policy.get();
+        let held = c.held.policy();
         let outer = c.this.op.replace(Some(op.kind()));
         let locked = c.op.begin_nested(outer, rq);
         let result = self.with_env(c, |env| self.policy.call_nested(env, &op));
-        if c.held.policy.get() != held {
+        if c.held.policy() != held {
             self.end_op_with_locks(c, held);
         }
         c.op.end_nested(locked);
@@ -596,7 +596,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The op under way on `c` does not return with as many locks as it began with.
     #[cold]
     fn end_op_with_locks(&self, c: &Cpu, began_with: u32) -> ! {
-        self.policy_fault(match c.held.policy.get().checked_sub(began_with) {
+        self.policy_fault(match c.held.policy().checked_sub(began_with) {
             Some(nr) => self.policy.describe_held_locks(&c.this, nr),
             None => self.policy.describe_released_lock(&c.this),
         });
@@ -637,27 +637,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.give_up()
     }
 
-    fn known_policy_lock(&self, lock: PolicyLock) -> Option<LockIx> {
-        let locks = self.policy_locks.borrow();
-        locks.get(lock.0 as usize).copied().flatten()
-    }
-
-    /// The number by which the policy knows a lock, if it is one of its own.
-    pub(crate) fn policy_lock_at(&self, lock: LockIx) -> Option<PolicyLock> {
-        let locks = self.policy_locks.borrow();
-        let index = locks.iter().position(|known| *known == Some(lock))?;
-        Some(PolicyLock(index as u32))
-    }
-
     fn policy_lock(&self, lock: PolicyLock, address: u64, class: LockClass) -> LockIx {
-        self.known_policy_lock(lock).unwrap_or_else(|| {
-            let index = lock.0 as usize;
+        self.locks.of_policy(lock).unwrap_or_else(|| {
             let new = self.new_lock(address, &format!("policy lock {}", lock.0), class);
-            let mut locks = self.policy_locks.borrow_mut();
-            if locks.len() <= index {
-                locks.resize(index + 1, None);
-            }
-            locks[index] = Some(new);
+            self.locks.set_of_policy(lock, new);
             new
         })
     }

@@ -234,10 +234,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `lock_kernel()` to `unlock_kernel()` in `do_exit()`, Linux 2.4.
     #[cold]
     fn exit_under_big_kernel_lock(&self, c: &Cpu, ns: u64) {
-        let lock = self.big_kernel_lock.get().unwrap_or_else(|| {
+        let lock = self.locks.big_kernel_lock().unwrap_or_else(|| {
             let address = address::kernel_lock(u32::MAX);
             let new = self.new_lock(address, "kernel_flag", LockClass::Other);
-            self.big_kernel_lock.set(Some(new));
+            self.locks.set_big_kernel_lock(new);
             new
         });
         self.spin_lock(c, lock);

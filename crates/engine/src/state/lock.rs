@@ -1,10 +1,14 @@
 //! Locks: who holds each and who spins for it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 
 use elsa::vec::FrozenVec;
+use rand_core::RngCore;
 use schedlab_machine::LineRef;
 use schedlab_trace::CpuId;
+use schedlab_workload::Rng;
+
+use crate::contract::policy::PolicyLock;
 
 /// A lock by its place in [`Locks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,30 +20,81 @@ pub(crate) struct Lock {
     pub name: Box<str>,
     /// No CPU holds it from this instant on, and none spins for it; [`NOT_FREE`] otherwise. Its last holder may have
     /// run ahead and released it in the future of others.
-    pub free_from: Cell<u64>,
+    free_from: Cell<u64>,
     /// The number of its holder, or [`NOBODY`]: comparing it takes one instruction.
     holder: Cell<u32>,
-    pub acquired_at: Cell<u64>,
+    acquired_at: Cell<u64>,
     /// In the order of arrival.
-    pub spinners: RefCell<Vec<CpuId>>,
-    pub has_spinners: Cell<bool>,
+    spinners: RefCell<Vec<CpuId>>,
+    has_spinners: Cell<bool>,
     /// The first spinner watches for the instant from which it is free.
-    pub watched: Cell<bool>,
+    watched: Cell<bool>,
 }
 
 /// No instant: a lock is held, or others are first.
-pub(crate) const NOT_FREE: u64 = u64::MAX;
+const NOT_FREE: u64 = u64::MAX;
 
 /// No CPU.
 const NOBODY: u32 = u32::MAX;
 
 /// All locks of a run, in the order of first use.
-#[derive(Default)]
 pub(crate) struct Locks {
-    pub locks: FrozenVec<Box<Lock>>,
+    locks: FrozenVec<Box<Lock>>,
+    /// Of each lock of the policy, which one it is, once it has been taken.
+    of_policy: RefCell<Vec<Option<LockIx>>>,
+    /// The big lock, once it has been taken, if the profile has one.
+    big_kernel_lock: Cell<Option<LockIx>>,
+    /// Chooses among spinners.
+    random: RefCell<Rng>,
 }
 
 impl Locks {
+    pub fn new(random: Rng) -> Locks {
+        Locks {
+            locks: FrozenVec::new(),
+            of_policy: RefCell::default(),
+            big_kernel_lock: Cell::new(None),
+            random: RefCell::new(random),
+        }
+    }
+
+    /// Returns a number below `nr`, each as likely.
+    pub fn draw(&self, nr: u64) -> usize {
+        let random = u64::from(self.random.borrow_mut().next_u32());
+        ((random * nr) >> 32) as usize
+    }
+
+    /// The policy's lock with this number, if it has been taken.
+    pub fn of_policy(&self, lock: PolicyLock) -> Option<LockIx> {
+        let known = self.of_policy.borrow();
+        known.get(lock.0 as usize).copied().flatten()
+    }
+
+    /// The number by which the policy knows a lock, if it is one of its own.
+    pub fn number_of(&self, lock: LockIx) -> Option<PolicyLock> {
+        let known = self.of_policy.borrow();
+        let index = known.iter().position(|known| *known == Some(lock))?;
+        Some(PolicyLock(index as u32))
+    }
+
+    /// The policy's lock `number` is `lock`.
+    pub fn set_of_policy(&self, number: PolicyLock, lock: LockIx) {
+        let index = number.0 as usize;
+        let mut known = self.of_policy.borrow_mut();
+        if known.len() <= index {
+            known.resize(index + 1, None);
+        }
+        known[index] = Some(lock);
+    }
+
+    pub fn big_kernel_lock(&self) -> Option<LockIx> {
+        self.big_kernel_lock.get()
+    }
+
+    pub fn set_big_kernel_lock(&self, lock: LockIx) {
+        self.big_kernel_lock.set(Some(lock));
+    }
+
     pub fn add(&self, line: LineRef, name: &str) -> LockIx {
         self.locks.push(Box::new(Lock {
             line,
@@ -75,6 +130,51 @@ impl Lock {
     pub fn holder(&self) -> Option<CpuId> {
         let holder = self.holder.get();
         (holder != NOBODY).then_some(CpuId(holder))
+    }
+
+    /// Whether no CPU holds it at `now` or spins for it.
+    #[inline(always)]
+    pub fn is_free(&self, now: u64) -> bool {
+        self.free_from.get() <= now
+    }
+
+    /// Its holder has got hold of it at `now`.
+    #[inline(always)]
+    pub fn acquire(&self, now: u64) {
+        self.acquired_at.set(now);
+    }
+
+    /// Since when its holder has had it.
+    #[inline(always)]
+    pub fn acquired_at(&self) -> u64 {
+        self.acquired_at.get()
+    }
+
+    #[inline(always)]
+    pub fn has_spinners(&self) -> bool {
+        self.has_spinners.get()
+    }
+
+    pub fn spinners(&self) -> Ref<'_, Vec<CpuId>> {
+        self.spinners.borrow()
+    }
+
+    /// `cpu` joins the spinners. Returns the instant of a release that is known already, if it is to watch for that.
+    pub fn add_spinner(&self, cpu: CpuId) -> Option<u64> {
+        self.spinners.borrow_mut().push(cpu);
+        self.has_spinners.set(true);
+        let free_from = self.free_from.replace(NOT_FREE);
+        let watches = self.holder().is_none() && !self.watched.replace(true);
+        watches.then_some(free_from)
+    }
+
+    /// Takes the spinner that gets the lock, by its place. None watches any more.
+    pub fn take_spinner(&self, index: usize) -> CpuId {
+        let mut spinners = self.spinners.borrow_mut();
+        let cpu = spinners.remove(index);
+        self.has_spinners.set(!spinners.is_empty());
+        self.watched.set(false);
+        cpu
     }
 
     /// Gives the free lock to `cpu`, which holds `held`.
@@ -137,9 +237,9 @@ fn wrong_holder(lock: &Lock, cpu: CpuId, does: &str, holder: u32) -> ! {
 #[derive(Default)]
 pub(crate) struct Held {
     /// Of any kind; only the full check compares it, so only builds with debug assertions count it.
-    pub all: Cell<u32>,
+    all: Cell<u32>,
     /// Locks of the policy, taken inside the current op.
-    pub policy: Cell<u32>,
+    policy: Cell<u32>,
 }
 
 impl Held {
@@ -155,5 +255,26 @@ impl Held {
         if cfg!(debug_assertions) {
             self.all.set(self.all.get() - 1);
         }
+    }
+
+    pub fn all(&self) -> u32 {
+        self.all.get()
+    }
+
+    /// The op takes one of the policy's.
+    #[inline(always)]
+    pub fn take_policy(&self) {
+        self.policy.set(self.policy.get() + 1);
+    }
+
+    /// It releases one of them.
+    #[inline(always)]
+    pub fn release_policy(&self) {
+        self.policy.set(self.policy.get() - 1);
+    }
+
+    #[inline(always)]
+    pub fn policy(&self) -> u32 {
+        self.policy.get()
     }
 }
