@@ -72,10 +72,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn nohz_idle_balance(&self, c: &Cpu) {
         let now = c.this.now.get();
         if self.costs.is_asymmetric {
-            if !self.asym_balancer_kick(c) || now < self.next_idle_balance.get() {
+            if !self.asym_balancer_kick(c) || !self.domains.idle_balance_is_due(now) {
                 return;
             }
-        } else if now < self.next_idle_balance.get()
+        } else if !self.domains.idle_balance_is_due(now)
             || c.nr_running() < 2 && self.nr_busy_near(c) < 2
         {
             return;
@@ -85,13 +85,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let idle = online.filter(|rq| self.is_idle_for_fair(rq.id));
         let next = idle.map(|rq| self.balance_domains(c, rq)).min();
         let next_tick = now + self.costs.tick_period_ns;
-        self.next_idle_balance
-            .set(next.map_or(next_tick, |next| next.max(next_tick)));
+        let next = next.map_or(next_tick, |next| next.max(next_tick));
+        self.domains.set_next_idle_balance(next);
     }
 
     /// `nr_busy_cpus` of the last-level cache.
     fn nr_busy_near(&self, c: &Cpu) -> usize {
-        let near = &self.llc_cpus[self.machine.topology.cpu(c.id).llc as usize];
+        let near = &self.llc_of(c.id).cpus;
         let busy = near.iter().filter(|&&cpu| !self.is_idle_for_fair(cpu));
         busy.count()
     }
@@ -102,13 +102,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut next = u64::MAX;
         let mut places = self.domains.of(idle.id).peekable();
         while let Some(place) = places.next() {
-            let attempt = &idle.fair.attempts.0[place.level];
-            if now >= attempt.due.get() {
+            let attempt = idle.fair.attempts.at(place.level);
+            if now >= attempt.due() {
                 let balanced = self.balance_domain(c, idle, place, places.peek().copied());
                 let interval_ms = place.domain.nr_cpus * if balanced { 2 } else { 1 };
-                attempt.due.set(now + interval_ms * 1_000_000);
+                attempt.set_due(now + interval_ms * 1_000_000);
             }
-            next = next.min(attempt.due.get());
+            next = next.min(attempt.due());
             // It has work now.
             if idle.fair.wanted.get().is_some() {
                 break;
@@ -161,7 +161,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             };
             // `LBF_SOME_PINNED`, and an imbalance that is left.
             let is_left = !found.is_some_and(is_enough);
-            parent.local().is_imbalanced.set(is_bound && is_left);
+            parent.local().set_imbalanced(is_bound && is_left);
         }
         found
     }
@@ -186,7 +186,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.should_we_balance(idle, place.local()) {
             return true;
         }
-        let attempt = &idle.fair.attempts.0[place.level];
+        let attempt = idle.fair.attempts.at(place.level);
         // Where no waiting task may run on this CPU, another idle one of the group takes it (`LBF_DST_PINNED`).
         let group = place.local().cpus.iter().map(|&cpu| self.cpu(cpu));
         let usable = |rq: &&Cpu| {
@@ -195,7 +195,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let takers: Vec<&Cpu> = [idle].into_iter().chain(group).filter(usable).collect();
         let Some((src, nr_tasks)) = self.source_for(idle, place, parent, &takers) else {
-            attempt.failed.set(0);
+            attempt.succeed();
             return true;
         };
         // Another idle CPU is to take from there, and has not begun: what is left then is not known yet.
@@ -209,16 +209,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         let mut takers = takers.into_iter();
         if let Some(taker) = takers.find(|rq| self.fair_task_for(src, rq.id)) {
-            attempt.failed.set(0);
+            attempt.succeed();
             taker.fair.wanted.set(Some((src.id, nr_tasks)));
             self.resched_curr(c, taker);
             return false;
         }
-        attempt.failed.set(attempt.failed.get() + 1);
         // imbalanced_active_balance()
-        let is_due = attempt.failed.get() > place.domain.nice_tries + 2;
+        let is_due = attempt.fail() > place.domain.nice_tries + 2;
         if is_due && self.push_running_task(c, src, idle.id) {
-            attempt.failed.set(0);
+            attempt.succeed();
         }
         false
     }
@@ -282,7 +281,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         stats: &[Stats],
     ) -> Option<(usize, usize)> {
         let kind = |group: usize| {
-            let is_imbalanced = domain.groups[group].is_imbalanced.get();
+            let is_imbalanced = domain.groups[group].is_imbalanced();
             Self::kind(domain, &stats[group], is_imbalanced)
         };
         let (local, local_kind) = (&stats[group], kind(group));

@@ -16,6 +16,7 @@ use crate::contract::consts::{deq, enq, wake};
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
+use crate::state::domains::Llc;
 use crate::state::fair::{CAPACITY, NEVER};
 use crate::state::stop::Push;
 use crate::state::task::{Class, OnRq, Task};
@@ -619,7 +620,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.costs.is_asymmetric {
             return self.select_idle_capacity(p, target, is_free);
         }
-        let cpus = &self.llc_cpus[self.machine.topology.cpu(target).llc as usize];
+        let cpus = &self.llc_of(target).cpus;
         let siblings = |cpu: CpuId| self.costs.siblings[cpu.index()].iter().copied();
         let is_idle = |cpu| self.is_idle_for_fair(cpu);
         let core_is_idle = |cpu| is_idle(cpu) && siblings(cpu).all(is_idle);
@@ -654,21 +655,24 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// How many CPUs of the cache of `target` a wakeup looks at (`SIS_UTIL`). Model: the number is renewed by the first
     /// wakeup after the interval at which an idle CPU balances, not by balancing itself.
     fn nr_idle_scan(&self, c: &Cpu, target: CpuId) -> usize {
-        let llc = self.machine.topology.cpu(target).llc as usize;
-        let cpus = &self.llc_cpus[llc];
-        let scan = &self.idle_scans[llc];
+        let llc = self.llc_of(target);
         let now = c.this.now.get();
-        if now >= scan.due.get() {
-            scan.due.set(now + cpus.len() as u64 * 1_000_000);
-            let busy = cpus.iter().map(|&cpu| {
+        if llc.idle_scan_is_due(now) {
+            let busy = llc.cpus.iter().map(|&cpu| {
                 let rq = self.cpu(cpu);
                 self.renew_busy(c, rq);
                 rq.fair.busy.get()
             });
-            let nr = nr_idle_scan(busy.sum(), cpus.len() as u64, IMBALANCE_PCT as u64);
-            scan.nr.set(nr as usize);
+            let nr_cpus = llc.cpus.len() as u64;
+            let nr = nr_idle_scan(busy.sum(), nr_cpus, IMBALANCE_PCT as u64);
+            llc.update_idle_scan(now, nr as usize);
         }
-        scan.nr.get()
+        llc.nr_idle_scan()
+    }
+
+    /// The last-level cache of `cpu`.
+    pub(crate) fn llc_of(&self, cpu: CpuId) -> &Llc {
+        self.domains.llc(self.machine.topology.cpu(cpu).llc)
     }
 
     /// Whether a task that waits on `rq` may run on `cpu`.

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 
 use schedlab_fiber::{Fibers, NoStack, State, Switch, trap};
-use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, Topology, address};
+use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
 use schedlab_trace::{
     CpuId, CpuMode, CpuSet, Event as TraceEvent, Instant, Listener, Recorder, TaskId,
 };
@@ -30,7 +30,6 @@ use crate::state::domains::Domains;
 use crate::state::dsq::Dsqs;
 use crate::state::ending::{Ending, Summary};
 use crate::state::event_queue::{CpuEvent, Event, EventQueue, Timer};
-use crate::state::fair::IdleScan;
 use crate::state::idle::IdleMasks;
 use crate::state::life::Life;
 use crate::state::lock::Locks;
@@ -88,13 +87,7 @@ pub(crate) struct Kernel<P, R> {
     pub allowed: Option<CpuSet>,
     pub online: Online,
     pub nr_nodes: u32,
-    /// The CPUs of each last-level cache.
-    pub llc_cpus: Vec<Vec<CpuId>>,
-    /// Of each last-level cache, how far a wakeup of the fair class looks for an idle CPU.
-    pub idle_scans: Vec<IdleScan>,
     pub domains: Domains,
-    /// Before that no idle CPU looks for tasks to take (`nohz.next_balance`).
-    pub next_idle_balance: Cell<u64>,
     pub tasks: TaskTable,
     pub population: Population,
     /// The policy reads counts of tasks, which are kept for it.
@@ -119,20 +112,6 @@ pub(crate) struct Kernel<P, R> {
     /// The workload names no end.
     pub endless: bool,
     pub mutation: Option<Mutation>,
-}
-
-fn idle_scans(topology: &Topology) -> Vec<IdleScan> {
-    (0..topology.nr_llcs())
-        .map(|_| IdleScan::default())
-        .collect()
-}
-
-fn llc_cpus(topology: &Topology) -> Vec<Vec<CpuId>> {
-    let mut cpus = vec![Vec::new(); topology.nr_llcs() as usize];
-    for cpu in (0..topology.nr_cpus() as u32).map(CpuId) {
-        cpus[topology.cpu(cpu).llc as usize].push(cpu);
-    }
-    cpus
 }
 
 /// Runs `scenario` under `policy` to its end.
@@ -225,10 +204,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             allowed,
             online: Online::new(nr_cpus),
             nr_nodes,
-            llc_cpus: llc_cpus(&machine.topology),
-            idle_scans: idle_scans(&machine.topology),
             domains: Domains::new(&machine.topology),
-            next_idle_balance: Cell::new(0),
             tasks: TaskTable::default(),
             population: Population::default(),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),

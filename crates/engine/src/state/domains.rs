@@ -13,7 +13,7 @@ pub(crate) struct Group {
     pub cpus: Vec<CpuId>,
     pub nr_cores: i64,
     /// A balance within it has left tasks waiting that may not run where there is room (`sgc->imbalance`).
-    pub is_imbalanced: Cell<bool>,
+    is_imbalanced: Cell<bool>,
 }
 
 /// `struct sched_domain`, one for all CPUs of the span.
@@ -49,11 +49,14 @@ impl<'d> Place<'d> {
 /// The domains that each CPU is in. One that would have a single group is left out, as in the kernel
 /// (`sd_parent_degenerate()`).
 pub(crate) struct Domains {
-    pub domains: Vec<Domain>,
+    domains: Vec<Domain>,
+    llcs: Vec<Llc>,
     /// Of each CPU and level: its domain and the place of its group there.
     places: Vec<[Option<(u32, u32)>; LEVELS]>,
     /// Up to how many tasks of a node the others may have fewer (`imb_numa_nr`).
     pub numa_imbalance: i64,
+    /// Before that no idle CPU looks for tasks to take (`nohz.next_balance`).
+    next_idle_balance: Cell<u64>,
 }
 
 impl Domains {
@@ -61,9 +64,15 @@ impl Domains {
         let nr_cpus = topology.nr_cpus();
         let mut domains = Domains {
             domains: Vec::new(),
+            llcs: (0..topology.nr_llcs()).map(|_| Llc::default()).collect(),
+            next_idle_balance: Cell::new(0),
             places: vec![[None; LEVELS]; nr_cpus],
             numa_imbalance: i64::from(topology.nr_llcs() / topology.nr_nodes_with_cpus()),
         };
+        for cpu in (0..nr_cpus as u32).map(CpuId) {
+            let llc = topology.cpu(cpu).llc as usize;
+            domains.llcs[llc].cpus.push(cpu);
+        }
         let has_smt = topology.nr_cores() < nr_cpus as u32;
         for level in 0..LEVELS {
             let keys = |cpu: CpuId| {
@@ -111,6 +120,21 @@ impl Domains {
 }
 
 impl Domains {
+    /// A last-level cache by its number.
+    pub fn llc(&self, llc: u32) -> &Llc {
+        &self.llcs[llc as usize]
+    }
+
+    /// Whether idle CPUs look for tasks at `now`.
+    pub fn idle_balance_is_due(&self, now: u64) -> bool {
+        now >= self.next_idle_balance.get()
+    }
+
+    /// They look next at `time`.
+    pub fn set_next_idle_balance(&self, time: u64) {
+        self.next_idle_balance.set(time);
+    }
+
     /// The places of a CPU, the smallest domain first.
     pub fn of(&self, cpu: CpuId) -> impl Iterator<Item = Place<'_>> {
         let places = self.places[cpu.index()].iter().enumerate();
@@ -125,7 +149,42 @@ impl Domains {
     }
 }
 
+/// A last-level cache (`struct sched_domain_shared`).
+#[derive(Default)]
+pub(crate) struct Llc {
+    pub cpus: Vec<CpuId>,
+    /// How many of them a wakeup looks at for an idle one, …
+    nr_idle_scan: Cell<usize>,
+    /// … and until when.
+    scan_due: Cell<u64>,
+}
+
+impl Llc {
+    pub fn nr_idle_scan(&self) -> usize {
+        self.nr_idle_scan.get()
+    }
+
+    pub fn idle_scan_is_due(&self, now: u64) -> bool {
+        now >= self.scan_due.get()
+    }
+
+    /// Wakeups look at so many CPUs for 1 ms for each CPU from `now` on (`update_idle_cpu_scan()`).
+    pub fn update_idle_scan(&self, now: u64, nr: usize) {
+        self.scan_due.set(now + self.cpus.len() as u64 * 1_000_000);
+        self.nr_idle_scan.set(nr);
+    }
+}
+
 impl Group {
+    /// Whether a balance within it has left tasks waiting that may not run where there is room.
+    pub fn is_imbalanced(&self) -> bool {
+        self.is_imbalanced.get()
+    }
+
+    pub fn set_imbalanced(&self, is_imbalanced: bool) {
+        self.is_imbalanced.set(is_imbalanced);
+    }
+
     pub fn new(topology: &Topology, cpus: impl Iterator<Item = CpuId>) -> Group {
         let cpus: Vec<CpuId> = cpus.collect();
         let mut cores: Vec<u32> = cpus.iter().map(|&cpu| topology.cpu(cpu).core).collect();
@@ -141,14 +200,42 @@ impl Group {
 
 /// The state of a CPU for each level.
 #[derive(Default)]
-pub(crate) struct Attempts(pub [Attempt; LEVELS]);
+pub(crate) struct Attempts([Attempt; LEVELS]);
+
+impl Attempts {
+    pub fn at(&self, level: usize) -> &Attempt {
+        &self.0[level]
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Attempt {
     /// When it looks next (`last_balance` and `balance_interval`).
-    pub due: Cell<u64>,
+    due: Cell<u64>,
     /// Attempts in a row that found a busier group, but nothing that waits (`nr_balance_failed`).
-    pub failed: Cell<u32>,
+    failed: Cell<u32>,
+}
+
+impl Attempt {
+    pub fn due(&self) -> u64 {
+        self.due.get()
+    }
+
+    /// It looks next at `time`.
+    pub fn set_due(&self, time: u64) {
+        self.due.set(time);
+    }
+
+    /// Nothing waits where there is most to do. Returns how often that was so in a row.
+    pub fn fail(&self) -> u32 {
+        self.failed.set(self.failed.get() + 1);
+        self.failed.get()
+    }
+
+    /// There was nothing to do, or it has been done.
+    pub fn succeed(&self) {
+        self.failed.set(0);
+    }
 }
 
 #[cfg(test)]

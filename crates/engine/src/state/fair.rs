@@ -34,13 +34,6 @@ pub(crate) struct Entity {
     pub utilisation: Utilisation,
 }
 
-/// How many CPUs of a last-level cache a wakeup looks at for an idle one (`sched_domain_shared::nr_idle_scan`), and until when.
-#[derive(Default)]
-pub(crate) struct IdleScan {
-    pub nr: Cell<usize>,
-    pub due: Cell<u64>,
-}
-
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// A CPU's part (`struct cfs_rq`).
