@@ -273,7 +273,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.rq_lock(c, c);
         if let Some(task) = c.curr() {
             let p = self.task(task);
-            if self.accounts {
+            if self.ops.reads_facts {
                 p.account.tick(p.program.exec() == Exec::User);
             }
             match p.class() {

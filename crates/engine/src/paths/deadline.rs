@@ -549,14 +549,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `dl_bw_deactivate()`: whether the reservations would not fit on one CPU less.
     pub(crate) fn dl_needs_all_cpus(&self) -> bool {
-        let reserved = self.dl_reserved.get();
+        let reserved = self.dl_bw.reserved();
         reserved > 0 && self.dl_overflow(self.online.borrow().len() - 1, reserved)
     }
 
     /// `sched_dl_overflow()` and the checks before it in `__sched_setscheduler()`: `p` is to be of the policy `class`, which
     /// is refused where its reservation does not fit. Tells whether it is granted; the run ends where it is not.
     pub(crate) fn dl_admit(&self, p: &Task, class: SchedClass) -> bool {
-        let held = p.dl.bandwidth.get();
+        let held = p.dl.bandwidth();
         let asked = match class {
             SchedClass::Deadline(reservation) => reservation.bandwidth(),
             _ => 0,
@@ -576,8 +576,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return false;
         }
-        p.dl.bandwidth.set(asked);
-        self.dl_reserved.set(self.dl_reserved.get() - held + asked);
+        self.dl_bw.reserve(&p.dl, asked);
         true
     }
 
@@ -591,8 +590,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 "it may not run on all CPUs (EPERM); leave out its list of CPUs".to_owned(),
             );
         }
-        let (held, asked) = (p.dl.bandwidth.get(), reservation.bandwidth());
-        let all = self.dl_reserved.get() - held + asked;
+        let (held, asked) = (p.dl.bandwidth(), reservation.bandwidth());
+        let all = self.dl_bw.with(&p.dl, asked);
         let nr_cpus = self.online.borrow().len();
         let overflows = held != asked && self.dl_overflow(nr_cpus, all);
         overflows.then(|| {
@@ -621,7 +620,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// A task that ends gives back what it holds.
     pub(crate) fn dl_release(&self, c: &Cpu, p: &Task) {
-        if p.dl.bandwidth.get() > 0 {
+        if p.dl.bandwidth() > 0 {
             self.dl_admit(p, SchedClass::Normal);
             self.leave_dl(c, p);
         }

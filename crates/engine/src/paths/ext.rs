@@ -51,7 +51,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if self.life.is_bypassing() {
                 return prev_cpu;
             }
-            if self.accounts {
+            if self.ops.reads_facts {
                 p.account.select(cpu);
             }
             return if self.cpu_valid(cpu, "from ops.select_cpu()") {
@@ -62,7 +62,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.sync(c);
         let found = self.select_cpu_dfl(c, p, prev_cpu, wake_flags, None, 0);
-        if self.accounts {
+        if self.ops.reads_facts {
             let cpu = found.unwrap_or(prev_cpu);
             p.account.select(cpu.0 as i32);
         }

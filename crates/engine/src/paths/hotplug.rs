@@ -14,9 +14,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The scenario's next hotplug event is due: the CPU it concerns carries it out, at once if it can go on.
     #[cold]
     pub(crate) fn hotplug_due(&self, time: u64) -> Option<CpuId> {
-        let event = self.hotplug.borrow_mut().next();
-        if let Some(next) = self.hotplug.borrow().as_slice().first() {
-            self.set_timer(Timer::Hotplug, CpuId(0), next.at.ns().max(time));
+        let event = self.online.take_change();
+        if let Some(next) = self.online.next_change() {
+            self.set_timer(Timer::Hotplug, CpuId(0), next.ns().max(time));
         }
         let event = event?;
         let known = event.cpu.index() < self.cpus.len() && event.cpu != CpuId(0);

@@ -24,10 +24,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let all = p.affinity.nr() as usize >= self.cpus.len();
         let both;
         let (allowed, all) = match cpus_allowed {
-            None => (affinity.as_ref().unwrap_or(&self.all_cpus), all),
+            None => (affinity.as_ref().unwrap_or(self.online.possible()), all),
             Some(set) if all => (set, false),
             Some(set) => {
-                both = set.and(affinity.as_ref().unwrap_or(&self.all_cpus));
+                both = set.and(affinity.as_ref().unwrap_or(self.online.possible()));
                 if both.is_empty() {
                     return None;
                 }
@@ -147,7 +147,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ) -> Option<CpuId> {
         let cpu = if self.version.restricted_tasks_have_one_cpu() {
             let affinity = p.affinity.borrow();
-            affinity.as_ref().unwrap_or(&self.all_cpus).first()?
+            affinity
+                .as_ref()
+                .unwrap_or(self.online.possible())
+                .first()?
         } else {
             prev
         };
@@ -211,7 +214,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let of_node = idle.cpus_of_node(mask).and(&self.online.borrow());
             c.any_and_distribute(&of_node, allowed)
         } else {
-            c.any_and_distribute(allowed, &self.all_cpus)
+            c.any_and_distribute(allowed, self.online.possible())
         };
         match found {
             Some(cpu) => i64::from(cpu.0),

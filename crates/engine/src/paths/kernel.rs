@@ -26,6 +26,7 @@ use crate::paths::{background, starter};
 use crate::state::classes::Classes;
 use crate::state::costs::Costs;
 use crate::state::cpu::{Cpu, Wait};
+use crate::state::deadline::Bandwidth;
 use crate::state::domains::Domains;
 use crate::state::dsq::Dsqs;
 use crate::state::ending::{Ending, Summary};
@@ -59,6 +60,22 @@ pub(crate) struct Ops {
     pub flags: u64,
     pub max_batch: u32,
     pub timeout_ns: u64,
+    /// The policy reads counts of tasks, which are kept for it.
+    pub reads_facts: bool,
+}
+
+/// What a scenario asks for, besides the machine and the workload.
+pub(crate) struct Setup {
+    pub rt_mode: RtMode,
+    pub normal_class: NormalClass,
+    pub timer_slack_ns: u64,
+    pub limits: Limits,
+    pub seed: u64,
+    /// CPUs of the tasks that choose none themselves; all if `None`.
+    pub allowed: Option<CpuSet>,
+    /// The workload names no end.
+    pub is_endless: bool,
+    pub mutation: Option<Mutation>,
 }
 
 /// The state of one run.
@@ -67,11 +84,7 @@ pub(crate) struct Kernel<P, R> {
     pub costs: Costs,
     pub addresses: TaskAddresses,
     pub version: KernelVersion,
-    pub rt_mode: RtMode,
-    pub normal_class: NormalClass,
-    pub timer_slack_ns: u64,
-    pub limits: Limits,
-    pub seed: u64,
+    pub setup: Setup,
     pub ops: Ops,
     pub policy: P,
     /// The way from a CPU's fiber to the executor.
@@ -82,36 +95,25 @@ pub(crate) struct Kernel<P, R> {
     pub traffic: Traffic,
     pub queue: EventQueue,
     pub cpus: Vec<Cpu>,
-    pub all_cpus: CpuSet,
-    /// CPUs of the tasks that choose none themselves; all if `None`.
-    pub allowed: Option<CpuSet>,
     pub online: Online,
     pub nr_nodes: u32,
     pub domains: Domains,
     pub tasks: TaskTable,
     pub population: Population,
-    /// The policy reads counts of tasks, which are kept for it.
-    pub accounts: bool,
     pub dsqs: Dsqs,
     pub locks: Locks,
     /// Objects that calls of tasks share.
     pub shared_objects: SharedObjects,
     pub idle: RefCell<IdleMasks>,
     pub objects: RefCell<Vec<Object>>,
-    pub address_spaces: RefCell<Vec<(u32, u32)>>,
-    pub hotplug: RefCell<std::vec::IntoIter<crate::contract::scenario::Hotplug>>,
 
     pub life: Life,
     pub ending: Ending,
     pub classes: Classes,
-    /// Bandwidth that deadline tasks have reserved (`dl_bw::total_bw`).
-    pub dl_reserved: Cell<u64>,
+    pub dl_bw: Bandwidth,
     pub runnable_order: RunnableOrder,
     pub progress: Progress,
     pub tally: Tally,
-    /// The workload names no end.
-    pub endless: bool,
-    pub mutation: Option<Mutation>,
 }
 
 /// Runs `scenario` under `policy` to its end.
@@ -170,6 +172,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 0 => u64::from(consts::WATCHDOG_MAX_TIMEOUT_MS) * 1_000_000,
                 ms => u64::from(ms) * 1_000_000,
             },
+            reads_facts: policy.reads_facts(),
         };
         hotplug.sort_by_key(|event| (event.at, event.cpu));
         let mut cache = CacheModel::new(&machine);
@@ -180,13 +183,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let kernel = Kernel {
             addresses: TaskAddresses::new(&machine),
             version,
-            rt_mode,
-            normal_class,
-            timer_slack_ns,
-            limits,
-            seed,
+            setup: Setup {
+                rt_mode,
+                normal_class,
+                timer_slack_ns,
+                limits,
+                seed,
+                allowed,
+                is_endless: workload.duration.is_none(),
+                mutation,
+            },
             ops,
-            accounts: policy.reads_facts(),
             policy,
             switch: Switch::default(),
             recorder,
@@ -200,9 +207,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .map(|cpu| Cpu::new(CpuId(cpu as u32), &machine, &costs))
                 .collect(),
             costs,
-            all_cpus: CpuSet::all(nr_cpus),
-            allowed,
-            online: Online::new(nr_cpus),
+            online: Online::new(nr_cpus, hotplug),
             nr_nodes,
             domains: Domains::new(&machine.topology),
             tasks: TaskTable::default(),
@@ -212,26 +217,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             shared_objects: SharedObjects::new(&machine),
             idle: RefCell::new(IdleMasks::new(&machine)),
             objects: RefCell::new(objects),
-            address_spaces: RefCell::new(Vec::new()),
-            hotplug: RefCell::new(hotplug.into_iter()),
             life: Life::default(),
             ending: Ending::default(),
             classes: Classes::default(),
-            endless: workload.duration.is_none(),
-            dl_reserved: Cell::new(0),
+            dl_bw: Bandwidth::default(),
             runnable_order: RunnableOrder::default(),
             progress: Progress::default(),
             tally: Tally::default(),
-            mutation,
             machine,
         };
         let duration = workload.duration;
         kernel.admit(workload);
         kernel.admit_background();
-        let end = duration.unwrap_or(kernel.limits.simulated);
+        let end = duration.unwrap_or(kernel.setup.limits.simulated);
         kernel.set_timer(Timer::End, CpuId(0), end.ns());
-        if let Some(first) = kernel.hotplug.borrow().as_slice().first() {
-            kernel.set_timer(Timer::Hotplug, CpuId(0), first.at.ns());
+        if let Some(first) = kernel.online.next_change() {
+            kernel.set_timer(Timer::Hotplug, CpuId(0), first.ns());
         }
         kernel
     }
@@ -241,7 +242,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let nr_cpus = self.cpus.len();
         let Workload { tasks, start, .. } = workload;
         let affinity_of = |spec: &TaskSpec| {
-            let set = spec.affinity.as_ref().or(self.allowed.as_ref())?;
+            let set = spec.affinity.as_ref().or(self.setup.allowed.as_ref())?;
             Some(set.resized(nr_cpus))
         };
         let nowhere = |spec: &TaskSpec| affinity_of(spec).is_some_and(|set| set.is_empty());
@@ -299,7 +300,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         objects.push(Object::new(&ObjectSpec::Event, None));
         drop(objects);
         let spec = starter::spec(tasks, done);
-        let cpu = self.allowed.as_ref().and_then(CpuSet::first);
+        let cpu = self.setup.allowed.as_ref().and_then(CpuSet::first);
         let cpu = cpu.unwrap_or(CpuId(0));
         let task = self.new_task(spec, None, cpu, STREAM_STARTER);
         self.population.set_starter(task.id);
@@ -333,24 +334,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         number: u32,
     ) -> &Task {
         if spec.affinity.is_none() {
-            spec.affinity.clone_from(&self.allowed);
+            spec.affinity.clone_from(&self.setup.allowed);
         }
         self.tasks.push(|id| {
-            // The first task of an address space is its thread group's leader.
-            let tgid = match spec.address_space {
-                None => id.pid(),
-                Some(space) => {
-                    let mut spaces = self.address_spaces.borrow_mut();
-                    match spaces.binary_search_by_key(&space, |&(space, _)| space) {
-                        Ok(place) => spaces[place].1,
-                        Err(place) => {
-                            spaces.insert(place, (space, id.pid()));
-                            id.pid()
-                        }
-                    }
-                }
-            };
-            let rng = stream(self.seed, number);
+            let tgid = self.tasks.tgid(id, spec.address_space);
+            let rng = stream(self.setup.seed, number);
             let line = self.line_at(self.addresses.of(id));
             let identity = Identity { id, parent, tgid };
             Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
@@ -496,9 +484,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The workload's duration is over, or the bound of one that names none.
     fn time_is_up(&self) {
         // A run that stops already, and waits for its last ops only, is not given up.
-        if self.endless && !self.life.is_stopping() {
+        if self.setup.is_endless && !self.life.is_stopping() {
             self.fail(WorkloadFailure::Endless {
-                simulated: self.limits.simulated,
+                simulated: self.setup.limits.simulated,
                 alive: self.population.nr_alive(),
             });
         }
@@ -656,7 +644,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// A timer interrupt of `cpu` at `now`, whatever it was for, ends a sleep there that may end by now.
     #[inline]
     pub(crate) fn pop_sleep(&self, cpu: CpuId, now: u64) -> Option<TaskId> {
-        let task = self.queue.pop_sleep(cpu, now + self.timer_slack_ns)?;
+        let task = self.queue.pop_sleep(cpu, now + self.setup.timer_slack_ns)?;
         self.population.remove_timer();
         Some(task)
     }
@@ -808,7 +796,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Whether the scenario asks for this fault of the virtual kernel.
     #[inline(always)]
     pub(crate) fn mutated(&self, mutation: Mutation) -> bool {
-        mutation::active(self.mutation, mutation)
+        mutation::active(self.setup.mutation, mutation)
     }
 
     pub(crate) fn has_flag(&self, flag: u64) -> bool {

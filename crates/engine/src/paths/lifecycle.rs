@@ -46,7 +46,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Introduces the tasks that exist from the start, and loads the policy
     /// (`scx_root_enable_workfn()`). Loading takes no time.
     pub(crate) fn load(&self) {
-        if self.normal_class == NormalClass::Fair {
+        if self.setup.normal_class == NormalClass::Fair {
             for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
                 self.introduce_task(&self.cpus[0], p);
                 p.scx.set_state(ScxState::Dead);
@@ -331,7 +331,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Unloads the policy (`scx_root_disable()`): every task leaves it, then `ops.exit()`.
     pub(crate) fn unload(&self) {
         let refused = !self.life.has_loaded(LoadStage::Scheduler);
-        if self.normal_class == NormalClass::Fair || self.life.is_policy_dead() || refused {
+        if self.setup.normal_class == NormalClass::Fair || self.life.is_policy_dead() || refused {
             return;
         }
         self.run_alone(|| self.scx_disable());

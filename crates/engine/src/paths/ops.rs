@@ -950,7 +950,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             class: p.attributes().policy,
             prio: p.prio(),
             weight: p.scx.weight(),
-            allowed: affinity.as_ref().unwrap_or(&self.all_cpus),
+            allowed: affinity.as_ref().unwrap_or(self.online.possible()),
             address_space: p.address_space,
             flags,
             migration_disabled: false,

@@ -37,12 +37,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return Class::Deadline;
         }
         if attributes.is_realtime()
-            && (self.rt_mode == RtMode::Kernel || self.normal_class == NormalClass::Fair)
+            && (self.setup.rt_mode == RtMode::Kernel
+                || self.setup.normal_class == NormalClass::Fair)
         {
             return Class::Rt;
         }
         let partial = self.has_flag(crate::contract::consts::ops::SWITCH_PARTIAL);
-        if self.normal_class == NormalClass::Fair || partial {
+        if self.setup.normal_class == NormalClass::Fair || partial {
             // No task of a workload asks for SCHED_EXT by itself, so none is disallowed it, either.
             Class::Fair
         } else {
@@ -52,7 +53,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `enqueue_task()` of the task's class.
     pub(crate) fn enqueue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        if self.accounts && flags & enq::RESTORE == 0 {
+        if self.ops.reads_facts && flags & enq::RESTORE == 0 {
             p.account.enqueue(c.this.now.get());
         }
         match p.class() {
@@ -74,7 +75,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn dequeue_task(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        if self.accounts && flags & deq::SAVE == 0 {
+        if self.ops.reads_facts && flags & deq::SAVE == 0 {
             p.account.dequeue(c.this.now.get());
         }
         match p.class() {
@@ -403,7 +404,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 next: next.map(|p| p.id),
             },
         );
-        if self.accounts {
+        if self.ops.reads_facts {
             let now = c.this.now.get();
             if let Some(p) = prev {
                 let is_runnable = !matches!(prev_state, PrevState::Blocked | PrevState::Exited);
@@ -520,7 +521,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return cpu.id;
         }
         p.affinity.allow_all(self.cpus.len());
-        self.affinity_changed(c, p, &self.all_cpus);
+        self.affinity_changed(c, p, self.online.possible());
         self.online_or_other(p.cpu())
     }
 

@@ -212,7 +212,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn count_action(&self, c: &Cpu, p: &Task, action: &Action) -> bool {
         let nr_actions = p.program.count_action(c.this.now.get());
-        if nr_actions <= self.limits.zero_time_actions {
+        if nr_actions <= self.setup.limits.zero_time_actions {
             return true;
         }
         self.too_many_actions(c, p, action, nr_actions);
@@ -477,7 +477,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
-        if *p.affinity.borrow().as_ref().unwrap_or(&self.all_cpus) == set {
+        if *p
+            .affinity
+            .borrow()
+            .as_ref()
+            .unwrap_or(self.online.possible())
+            == set
+        {
             return;
         }
         // dl_task_check_affinity()
@@ -505,10 +511,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn fork(&self, c: &Cpu, parent: &Task, spec: TaskSpec) {
         let is_first = self.is_starter(parent);
-        if !is_first && self.nr_tasks() >= self.limits.tasks {
+        if !is_first && self.nr_tasks() >= self.setup.limits.tasks {
             self.fail(WorkloadFailure::TooManyTasks {
                 task: parent.label(),
-                limit: self.limits.tasks,
+                limit: self.setup.limits.tasks,
             });
             return;
         }
@@ -633,7 +639,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let until = self.jiffy_of(self.now(c), until);
             return self.block_until(c, p, Timer::Task(p.id), until);
         }
-        match self.timer_slack_ns {
+        match self.setup.timer_slack_ns {
             slack_ns @ 1.. if !self.sleeps_exactly(p) => {
                 self.block_until(c, p, Timer::Sleep(p.id), until.ns() + slack_ns)
             }
@@ -644,7 +650,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Real-time tasks have no timer slack.
     #[inline(always)]
     fn sleeps_exactly(&self, p: &Task) -> bool {
-        match self.rt_mode {
+        match self.setup.rt_mode {
             // The class is at hand.
             RtMode::Kernel => p.class() == Class::Rt,
             RtMode::Policy => p.is_realtime(),
@@ -937,7 +943,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let wants_mutex = |p: &&Task| {
                 p.program.is_relocking() || matches!(*p.program.action(), Some(Action::Lock(_)))
             };
-            let fails = self.endless || blocked.iter().any(wants_mutex);
+            let fails = self.setup.is_endless || blocked.iter().any(wants_mutex);
             let told = blocked.iter().take(10).map(|p| {
                 let waits = p.program.action().as_ref().map_or("?", action_name);
                 format!("{} ({waits})", p.label())

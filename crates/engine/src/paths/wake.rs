@@ -170,7 +170,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let meta = TaskMeta {
             comm: p.origin.comm.to_string(),
             nice: p.attributes().nice,
-            affinity: affinity.unwrap_or_else(|| self.all_cpus.clone()),
+            affinity: affinity.unwrap_or_else(|| self.online.possible().clone()),
             rt_priority: match p.prio() {
                 -1 => schedlab_trace::DEADLINE_PRIORITY,
                 _ => p.rt_priority(),

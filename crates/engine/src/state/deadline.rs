@@ -19,12 +19,17 @@ pub(crate) struct Entity {
     /// It runs, and so is not in the list of waiting tasks (`dl_rq::curr`).
     pub runs: Cell<bool>,
     /// Its share of the machine's bandwidth.
-    pub bandwidth: Cell<u64>,
+    bandwidth: Cell<u64>,
     /// The miss of its present deadline has been reported.
     pub missed: Cell<bool>,
 }
 
 impl Entity {
+    /// Its share of the machine's bandwidth.
+    pub fn bandwidth(&self) -> u64 {
+        self.bandwidth.get()
+    }
+
     /// Whether its deadline has passed, or there was none yet.
     pub fn has_passed(&self, now: u64) -> bool {
         self.deadline.get() == 0 || self.deadline.get() < now
@@ -42,5 +47,28 @@ impl DlRq {
     /// Whether a task waits here that is not throttled.
     pub fn waits(&self) -> bool {
         !self.queue.borrow().is_empty()
+    }
+}
+
+/// Bandwidth that deadline tasks have reserved (`dl_bw::total_bw`).
+#[derive(Default)]
+pub(crate) struct Bandwidth {
+    reserved: Cell<u64>,
+}
+
+impl Bandwidth {
+    pub fn reserved(&self) -> u64 {
+        self.reserved.get()
+    }
+
+    /// Returns how much would be reserved if the task had `asked` instead of what it has.
+    pub fn with(&self, task: &Entity, asked: u64) -> u64 {
+        self.reserved.get() - task.bandwidth.get() + asked
+    }
+
+    /// The task has `asked` from now on.
+    pub fn reserve(&self, task: &Entity, asked: u64) {
+        self.reserved.set(self.with(task, asked));
+        task.bandwidth.set(asked);
     }
 }

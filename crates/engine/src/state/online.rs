@@ -1,25 +1,50 @@
-//! Which CPUs are online.
+//! Which CPUs there are and which are online.
 
 use std::cell::{Cell, Ref, RefCell};
+use std::vec::IntoIter;
 
-use schedlab_trace::{CpuId, CpuSet};
+use schedlab_trace::{CpuId, CpuSet, Instant};
 
-/// The CPUs on which tasks may be put (`cpu_active_mask`).
+use crate::contract::scenario::Hotplug;
+
+/// The CPUs of the machine, and the changes of what is online that are to come.
 pub(crate) struct Online {
+    /// Those on which tasks may be put (`cpu_active_mask`).
     set: RefCell<CpuSet>,
     /// They are all of the machine's.
     all: Cell<bool>,
     nr_cpus: usize,
+    possible: CpuSet,
+    changes: RefCell<IntoIter<Hotplug>>,
 }
 
 impl Online {
-    /// All of `nr_cpus`.
-    pub fn new(nr_cpus: usize) -> Online {
+    /// All of `nr_cpus`, at first.
+    pub fn new(nr_cpus: usize, changes: Vec<Hotplug>) -> Online {
         Online {
             set: RefCell::new(CpuSet::all(nr_cpus)),
             all: Cell::new(true),
             nr_cpus,
+            possible: CpuSet::all(nr_cpus),
+            changes: RefCell::new(changes.into_iter()),
         }
+    }
+
+    /// `cpu_possible_mask`: all of the machine's.
+    #[inline]
+    pub fn possible(&self) -> &CpuSet {
+        &self.possible
+    }
+
+    /// Takes the next change that is to come.
+    pub fn take_change(&self) -> Option<Hotplug> {
+        self.changes.borrow_mut().next()
+    }
+
+    /// When the next change comes.
+    pub fn next_change(&self) -> Option<Instant> {
+        let changes = self.changes.borrow();
+        changes.as_slice().first().map(|change| change.at)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! Tasks: everything the virtual kernel knows of each.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use elsa::FrozenVec;
 use schedlab_machine::LineRef;
@@ -418,6 +418,8 @@ impl Task {
 #[derive(Default)]
 pub(crate) struct TaskTable {
     tasks: FrozenVec<Box<Task>>,
+    /// Address spaces in order, with the thread group's leader of each.
+    leaders: RefCell<Vec<(u32, u32)>>,
 }
 
 impl TaskTable {
@@ -430,6 +432,21 @@ impl TaskTable {
     pub fn push(&self, make: impl FnOnce(TaskId) -> Task) -> &Task {
         let id = u32::try_from(self.tasks.len()).expect("fewer tasks than ids");
         self.tasks.push_get(Box::new(make(TaskId(id))))
+    }
+
+    /// `tgid` of a new task: the first one of an address space is its thread group's leader.
+    pub fn tgid(&self, id: TaskId, address_space: Option<u32>) -> u32 {
+        let Some(space) = address_space else {
+            return id.pid();
+        };
+        let mut leaders = self.leaders.borrow_mut();
+        match leaders.binary_search_by_key(&space, |&(space, _)| space) {
+            Ok(place) => leaders[place].1,
+            Err(place) => {
+                leaders.insert(place, (space, id.pid()));
+                id.pid()
+            }
+        }
     }
 
     #[inline]
