@@ -74,16 +74,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn check_cpu(&self, c: &Cpu, found: &mut [Option<Whereabouts>]) {
         let at = Whereabouts::Queue(c.id);
-        for &task in c.rt.queue.borrow().iter() {
+        for &task in c.rt.waiting().iter() {
             self.place(found, task, at);
         }
-        for &task in c
-            .fair
-            .queue
-            .borrow()
-            .iter()
-            .chain(c.dl.queue.borrow().iter())
-        {
+        for &task in c.fair.queue.borrow().iter().chain(c.dl.waiting().iter()) {
             self.place(found, task, at);
         }
         if let Some(task) = c.curr() {

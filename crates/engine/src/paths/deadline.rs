@@ -15,18 +15,13 @@ use crate::contract::policy::Policy;
 use crate::contract::scenario::WorkloadFailure;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
+use crate::state::deadline::BW_SHIFT;
 use crate::state::event_queue::Timer;
 use crate::state::pi::Inherited;
 use crate::state::task::{Class, OnRq, Task};
 
 /// `DL_MAX_TRIES`: how often a CPU to push to is looked for.
 const MAX_TRIES: u32 = 3;
-
-/// `DL_SCALE`: the wakeup rule multiplies times in units of 2^10 ns.
-const SCALE: u32 = 10;
-
-/// `BW_SHIFT`: bandwidth is in units of 1/2^20 of a CPU.
-const BW_SHIFT: u32 = 20;
 
 /// The part of a CPU that deadline tasks may reserve: `sched_rt_runtime_us` of `sched_rt_period_us`, 95 %.
 const LIMIT_BW: u64 = (950_000 << BW_SHIFT) / 1_000_000;
@@ -57,111 +52,77 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// The deadline of what `rq` runs, if that is of the class.
     fn dl_curr(&self, rq: &Cpu) -> Option<u64> {
         let p = self.task(rq.curr()?);
-        (p.class() == Class::Deadline).then(|| p.dl.deadline.get())
+        (p.class() == Class::Deadline).then(|| p.dl.deadline())
     }
 
     /// The deadline of the first that waits on `rq`.
     fn dl_first(&self, rq: &Cpu) -> Option<u64> {
-        let first = rq.dl.queue.borrow().first().copied();
-        first.map(|task| self.task(task).dl.deadline.get())
+        rq.dl.first().map(|task| self.task(task).dl.deadline())
     }
 
     /// `earliest_dl.curr`: the earliest deadline on `rq`. Who blocks or is throttled does not count any more.
     pub(crate) fn dl_earliest(&self, rq: &Cpu) -> Option<u64> {
         let curr = rq.curr().map(|task| self.task(task));
-        let curr = curr.filter(|p| p.class() == Class::Deadline && p.dl.queued.get());
-        let runs = curr.map(|p| p.dl.deadline.get());
+        let curr = curr.filter(|p| p.class() == Class::Deadline && p.dl.is_queued());
+        let runs = curr.map(|p| p.dl.deadline());
         runs.into_iter().chain(self.dl_first(rq)).min()
     }
 
     /// `dl_task_is_earliest_deadline()`.
     fn would_be_earliest(&self, p: &Task, rq: &Cpu) -> bool {
         let earliest = self.dl_earliest(rq);
-        earliest.is_none_or(|earliest| p.dl.deadline.get() < earliest)
+        earliest.is_none_or(|earliest| p.dl.deadline() < earliest)
     }
 
     /// `is_leftmost()` of a task that runs on `rq`.
     fn dl_is_first(&self, rq: &Cpu, p: &Task) -> bool {
         let first = self.dl_first(rq);
-        p.dl.queued.get() && first.is_none_or(|first| first >= p.dl.deadline.get())
+        p.dl.is_queued() && first.is_none_or(|first| first >= p.dl.deadline())
     }
 
     /// Inserts by deadline, behind its equals.
     fn dl_insert(&self, rq: &Cpu, p: &Task) {
-        let mut queue = rq.dl.queue.borrow_mut();
-        let deadline_of = |task: &TaskId| self.task(*task).dl.deadline.get();
-        let at = queue.partition_point(|other| deadline_of(other) <= p.dl.deadline.get());
-        queue.insert(at, p.id);
+        rq.dl.insert(p.id, |task| self.task(task).dl.deadline());
     }
 
     /// `replenish_dl_new_period()`.
     fn replenish_new_period(&self, now: u64, p: &Task) {
-        let reservation = self.reservation_of(p);
-        p.dl.deadline.set(now + reservation.deadline.ns());
-        p.dl.runtime.set(reservation.runtime.ns() as i64);
-        p.dl.missed.set(false);
+        p.dl.begin_period(now, self.reservation_of(p));
     }
 
     /// It has runtime again, or is not bound to it any more.
     fn unthrottle(&self, c: &Cpu, p: &Task) {
-        if p.dl.throttled.replace(false) {
+        if p.dl.unthrottle() {
             self.record(c, Event::Replenished { task: p.id });
         }
     }
 
     fn throttle(&self, c: &Cpu, p: &Task) {
-        p.dl.throttled.set(true);
+        p.dl.throttle();
         self.record(c, Event::Throttled { task: p.id });
     }
 
     /// `replenish_dl_entity()`.
     fn replenish(&self, c: &Cpu, p: &Task) {
         let now = c.this.now.get();
-        let dl = &p.dl;
-        let reservation = self.reservation_of(p);
         // A boosted task of another class has no deadline of its own.
         if p.reservation().is_none() {
             self.replenish_new_period(now, p);
         }
-        if dl.yielded.replace(false) && dl.runtime.get() > 0 {
-            dl.runtime.set(0);
-        }
-        while dl.runtime.get() <= 0 {
-            dl.deadline.set(dl.deadline.get() + reservation.period.ns());
-            dl.runtime
-                .set(dl.runtime.get() + reservation.runtime.ns() as i64);
-            dl.missed.set(false);
-        }
-        // It lags too much.
-        if dl.deadline.get() < now {
-            self.replenish_new_period(now, p);
-        }
+        p.dl.replenish(now, self.reservation_of(p));
         self.unthrottle(c, p);
-    }
-
-    /// `dl_entity_overflow()`: what is left of the runtime until the deadline is more than the reservation allows.
-    fn overflows(&self, now: u64, p: &Task) -> bool {
-        let reservation = self.reservation_of(p);
-        let scaled = |ns: u64| i128::from(ns >> SCALE);
-        let left = scaled(reservation.deadline.ns()) * i128::from(p.dl.runtime.get() >> SCALE);
-        let right = scaled(p.dl.deadline.get() - now) * scaled(reservation.runtime.ns());
-        right < left
     }
 
     /// `update_dl_entity()`: whether a task that wakes goes on with its deadline and runtime.
     fn update_dl_entity(&self, now: u64, p: &Task) {
         let passed = p.dl.has_passed(now);
-        if !passed && !self.overflows(now, p) {
+        if !passed && !p.dl.overflows(now, self.reservation_of(p)) {
             return;
         }
         let constrained = p.reservation().filter(|own| own.deadline != own.period);
         match constrained {
             Some(own) if !passed && !p.is_boosted_by_deadline() => {
-                // update_dl_revised_wakeup()
-                let laxity = p.dl.deadline.get() - now;
-                let density = (own.runtime.ns() << BW_SHIFT) / own.deadline.ns();
-                let runtime = (u128::from(density) * u128::from(laxity)) >> BW_SHIFT;
-                p.dl.runtime.set(runtime as i64);
+                p.dl.revise(now, own);
             }
             _ => self.replenish_new_period(now, p),
         }
@@ -169,8 +130,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `dl_next_period()`.
     fn dl_next_period(&self, p: &Task) -> u64 {
-        let own = self.reservation_of(p);
-        p.dl.deadline.get() + own.period.ns() - own.deadline.ns()
+        p.dl.next_period(self.reservation_of(p))
     }
 
     /// `start_dl_timer()`. Returns whether the next period lies ahead.
@@ -186,11 +146,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `dl_check_constrained_dl()`: who wakes between its deadline and its next period waits for that.
     fn check_constrained(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let now = c.this.now.get();
-        let deadline = p.dl.deadline.get();
+        let deadline = p.dl.deadline();
         let is_between = (1..now).contains(&deadline) && now < self.dl_next_period(p);
         if is_between && !p.is_boosted_by_deadline() && self.start_dl_timer(c, rq, p) {
             self.throttle(c, p);
-            p.dl.runtime.set(p.dl.runtime.get().min(0));
+            p.dl.forfeit();
         }
     }
 
@@ -199,18 +159,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.classes.use_dl();
         let now = c.this.now.get();
         let boosted = p.is_boosted_by_deadline();
-        if boosted && p.dl.throttled.get() {
+        if boosted && p.dl.is_throttled() {
             self.cancel_timer(Timer::Replenish(p.id));
             self.unthrottle(c, p);
         }
         let constrained = p
             .reservation()
             .is_some_and(|own| own.deadline != own.period);
-        if constrained && !p.dl.throttled.get() {
+        if constrained && !p.dl.is_throttled() {
             self.check_constrained(c, rq, p);
         }
         // The timer will enqueue it.
-        if p.dl.throttled.get() && flags & enq::REPLENISH == 0 {
+        if p.dl.is_throttled() && flags & enq::REPLENISH == 0 {
             return;
         }
         if flags & enq::WAKEUP != 0 {
@@ -220,41 +180,36 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         } else if flags & (enq::MOVE | enq::INITIAL) != 0 && !boosted && p.dl.has_passed(now) {
             self.replenish_new_period(now, p);
         }
-        p.dl.queued.set(true);
+        p.dl.enqueue();
         rq.add_nr_running();
-        if !p.dl.runs.get() {
+        if !p.dl.runs() {
             self.dl_insert(rq, p);
         }
     }
 
     /// `dequeue_task_dl()`.
     pub(crate) fn dequeue_task_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if p.dl.runs.get() {
+        if p.dl.runs() {
             self.update_curr_dl(c, p);
         }
         self.dequeue_dl_entity(rq, p);
     }
 
     fn dequeue_dl_entity(&self, rq: &Cpu, p: &Task) {
-        if p.dl.queued.replace(false) {
+        if p.dl.dequeue() {
             rq.sub_nr_running();
-            rq.dl.queue.borrow_mut().retain(|&task| task != p.id);
+            rq.dl.remove(p.id);
         }
     }
 
     /// `update_curr_dl()`: charges the running time of `p` to its runtime. A task that has used it up is throttled.
     fn update_curr_dl(&self, c: &Cpu, p: &Task) {
-        let dl = &p.dl;
-        if !dl.queued.get() {
+        if !p.dl.is_queued() {
             return;
         }
         let ran = self.update_curr_common(c, p);
         self.tell_missed(c, p);
-        if ran == 0 && !dl.yielded.get() {
-            return;
-        }
-        dl.runtime.set(dl.runtime.get() - ran as i64);
-        if dl.runtime.get() > 0 && !dl.yielded.get() {
+        if !p.dl.charge(ran) {
             return;
         }
         let rq = self.cpu(p.cpu());
@@ -271,8 +226,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Records that the deadline of a task that still has runtime has passed, once.
     fn tell_missed(&self, c: &Cpu, p: &Task) {
-        let late = c.this.now.get().saturating_sub(p.dl.deadline.get());
-        if late > 0 && p.reservation().is_some() && !p.dl.missed.replace(true) {
+        let late = c.this.now.get().saturating_sub(p.dl.deadline());
+        if late > 0 && p.reservation().is_some() && p.dl.miss() {
             self.record(c, Event::DeadlineMissed { task: p.id });
         }
     }
@@ -280,11 +235,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `pick_task_dl()`, after a pull where a task of the class leaves this CPU (`balance_dl()`).
     pub(crate) fn pick_task_dl(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
         let left = prev.filter(|p| p.class() == Class::Deadline);
-        let prev = left.filter(|p| p.dl.queued.get());
+        let prev = left.filter(|p| p.dl.is_queued());
         if left.is_some() && prev.is_none() && c.is_online() {
             self.pull_dl_task(c);
         }
-        let first = c.dl.queue.borrow().first().copied();
+        let first = c.dl.first();
         match prev {
             Some(p) if self.dl_is_first(c, p) => Some(p.id),
             _ => first,
@@ -295,21 +250,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn dl_waits_behind(&self, p: &Task, rq: &Cpu) -> bool {
         let runs = self.dl_curr(rq);
         self.is_queued_on(p, rq)
-            && p.dl.queued.get()
+            && p.dl.is_queued()
             && !p.on_cpu()
-            && runs.is_some_and(|deadline| deadline <= p.dl.deadline.get())
+            && runs.is_some_and(|deadline| deadline <= p.dl.deadline())
     }
 
     /// `pull_dl_task()`: takes the task with the earliest deadline that waits elsewhere, if it would be the first here.
     fn pull_dl_task(&self, c: &Cpu) {
         loop {
             let waiting = self.cpus.iter().filter(|rq| rq.id != c.id);
-            let waiting = waiting.flat_map(|rq| rq.dl.queue.borrow().clone());
+            let waiting = waiting.flat_map(|rq| rq.dl.waiting().clone());
             let found = waiting
                 .map(|task| self.task(task))
                 .filter(|p| p.allows(c.id) && self.would_be_earliest(p, c))
                 .filter(|p| self.dl_waits_behind(p, self.cpu(p.cpu())))
-                .min_by_key(|p| (p.dl.deadline.get(), p.cpu()));
+                .min_by_key(|p| (p.dl.deadline(), p.cpu()));
             let Some(p) = found else { return };
             let src = self.cpu(p.cpu());
             self.rq_unlock(c, c);
@@ -335,7 +290,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn select_task_rq_dl(&self, c: &Cpu, p: &Task, prev: CpuId) -> CpuId {
         let curr = self.cpu(prev).curr().map(|task| self.task(task));
         let stays = |curr: &Task| {
-            let is_later = p.dl.deadline.get() < curr.dl.deadline.get();
+            let is_later = p.dl.deadline() < curr.dl.deadline();
             curr.class() == Class::Deadline && (curr.affinity.nr() < 2 || !is_later)
         };
         if p.allows(prev) && !curr.is_some_and(stays) {
@@ -369,7 +324,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn task_woken_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let curr = rq.curr().map(|task| self.task(task));
         let waits = curr.is_some_and(|curr| {
-            let goes_first = p.dl.deadline.get() < curr.dl.deadline.get();
+            let goes_first = p.dl.deadline() < curr.dl.deadline();
             curr.class() == Class::Deadline && (curr.affinity.nr() < 2 || !goes_first)
         });
         if waits && !rq.need_resched() && p.affinity.nr() > 1 {
@@ -384,7 +339,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `pick_next_pushable_dl_task()`.
     fn pushable_dl_task(&self, rq: &Cpu) -> Option<&Task> {
-        let queue = rq.dl.queue.borrow();
+        let queue = rq.dl.waiting();
         let mut waiting = queue.iter().map(|&task| self.task(task));
         waiting.find(|p| p.affinity.nr() > 1)
     }
@@ -399,7 +354,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let curr = rq.curr().map(|task| self.task(task));
             let gives_way = |curr: &Task| curr.class() == Class::Deadline && curr.affinity.nr() > 1;
             let runs = self.dl_curr(rq);
-            if curr.is_some_and(gives_way) && runs.is_some_and(|at| p.dl.deadline.get() < at) {
+            if curr.is_some_and(gives_way) && runs.is_some_and(|at| p.dl.deadline() < at) {
                 self.resched_curr(c, rq);
                 return false;
             }
@@ -409,7 +364,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let dst = self.cpu(cpu);
             self.double_rq_lock(c, rq, dst);
             // Either may have changed meanwhile.
-            let waits = self.is_queued_on(p, rq) && p.dl.queued.get() && !p.on_cpu();
+            let waits = self.is_queued_on(p, rq) && p.dl.is_queued() && !p.on_cpu();
             let goes =
                 waits && dst.is_online() && p.allows(dst.id) && self.would_be_earliest(p, dst);
             if goes {
@@ -431,7 +386,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `wakeup_preempt_dl()`.
     pub(crate) fn wakeup_preempt_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         let Some(runs) = self.dl_curr(rq) else { return };
-        let deadline = p.dl.deadline.get();
+        let deadline = p.dl.deadline();
         if deadline < runs {
             self.resched_curr(c, rq);
         } else if deadline == runs && !rq.need_resched() {
@@ -447,15 +402,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn put_prev_task_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         self.update_curr_dl(c, p);
         self.hrtick_cancel(rq);
-        p.dl.runs.set(false);
-        if p.dl.queued.get() {
+        p.dl.set_runs(false);
+        if p.dl.is_queued() {
             self.dl_insert(rq, p);
         }
     }
 
     pub(crate) fn set_next_task_dl(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        rq.dl.queue.borrow_mut().retain(|&task| task != p.id);
-        p.dl.runs.set(true);
+        rq.dl.remove(p.id);
+        p.dl.set_runs(true);
         p.start_exec(c.this.now.get());
         self.start_hrtick_dl(c, rq, p);
     }
@@ -465,21 +420,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.version.has_hrtick() {
             return;
         }
-        let left = u64::try_from(p.dl.runtime.get()).unwrap_or(0);
-        self.hrtick_start(rq, c.this.now.get() + left.max(SHORTEST_NS));
+        self.hrtick_start(rq, c.this.now.get() + p.dl.left().max(SHORTEST_NS));
     }
 
     /// `task_tick_dl()`. `queued`: it is the timer of the runtime's end, not the tick.
     pub(crate) fn task_tick_dl(&self, c: &Cpu, p: &Task, queued: bool) {
         self.update_curr_dl(c, p);
-        if queued && p.dl.runtime.get() > 0 && self.dl_is_first(c, p) {
+        if queued && p.dl.left() > 0 && self.dl_is_first(c, p) {
             self.start_hrtick_dl(c, c, p);
         }
     }
 
     /// `yield_task_dl()`: gives the rest of the runtime away.
     pub(crate) fn yield_task_dl(&self, c: &Cpu, p: &Task) {
-        p.dl.yielded.set(true);
+        p.dl.yields();
         self.update_curr_dl(c, p);
     }
 
@@ -497,7 +451,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn dl_task_timer(&self, c: &Cpu, p: &Task) {
         let rq = self.task_rq_lock(c, p);
         let is_due =
-            p.class() == Class::Deadline && !p.is_boosted_by_deadline() && p.dl.throttled.get();
+            p.class() == Class::Deadline && !p.is_boosted_by_deadline() && p.dl.is_throttled();
         if is_due && p.on_rq() == OnRq::Queued {
             self.enqueue_task_dl(c, rq, p, enq::REPLENISH);
             self.wakeup_preempt(c, rq, p);
@@ -518,11 +472,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if !self.dl_is_first(rq, p) {
                 self.resched_curr(c, rq);
             }
-        } else if p.dl.queued.get()
-            && self
-                .dl_curr(rq)
-                .is_none_or(|runs| p.dl.deadline.get() < runs)
-        {
+        } else if p.dl.is_queued() && self.dl_curr(rq).is_none_or(|runs| p.dl.deadline() < runs) {
             self.resched_curr(c, rq);
         }
     }
@@ -613,7 +563,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// A task that has left the class is not throttled any more.
     pub(crate) fn leave_dl(&self, c: &Cpu, p: &Task) {
-        p.dl.yielded.set(false);
+        p.dl.forget_yield();
         self.cancel_timer(Timer::Replenish(p.id));
         self.unthrottle(c, p);
     }

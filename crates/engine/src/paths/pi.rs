@@ -144,7 +144,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let reservation = own.reservation();
         match prio {
-            -1 if reservation.is_none() || deadline < p.dl.deadline.get() => {
+            -1 if reservation.is_none() || deadline < p.dl.deadline() => {
                 let waiter = self.task(waiter);
                 match waiter.attributes().inherited {
                     Inherited::Deadline(reservation) => Inherited::Deadline(reservation),

@@ -40,7 +40,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Highest priority of what waits on `rq`: 0 if nothing does.
     fn rt_waiting_priority(&self, rq: &Cpu) -> u8 {
-        let first = rq.rt.queue.borrow().front().copied();
+        let first = rq.rt.first();
         first.map_or(0, |task| self.task(task).rt_priority())
     }
 
@@ -66,16 +66,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Inserts by priority.
     fn rt_insert(&self, rq: &Cpu, p: &Task, place: Place) {
-        let mut queue = rq.rt.queue.borrow_mut();
-        let priority_of = |&task: &TaskId| self.task(task).rt_priority();
-        let first = queue.partition_point(|other| priority_of(other) > p.rt_priority());
-        let end = queue.partition_point(|other| priority_of(other) >= p.rt_priority());
-        let index = match place {
-            Place::First => first,
-            Place::Second => end.min(first + 1),
-            Place::Last => end,
-        };
-        queue.insert(index, p.id);
+        rq.rt
+            .insert(p.id, place, |task| self.task(task).rt_priority());
     }
 
     fn rr_slice_ticks(&self) -> u32 {
@@ -95,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn dequeue_task_rt(&self, rq: &Cpu, p: &Task) {
         rq.sub_nr_running();
-        rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
+        rq.rt.remove(p.id);
     }
 
     /// `pick_task_rt()`, after a pull where this CPU would run something lower than before.
@@ -105,7 +97,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if prev.is_none() && self.need_pull_rt_task(c, left) {
             self.pull_rt_task(c);
         }
-        let first = c.rt.queue.borrow().front().copied();
+        let first = c.rt.first();
         match (prev, first) {
             (None, first) => first,
             (Some(p), None) => Some(p.id),
@@ -114,7 +106,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 let keeps = match waiting.cmp(&p.rt_priority()) {
                     std::cmp::Ordering::Less => true,
                     std::cmp::Ordering::Greater => false,
-                    std::cmp::Ordering::Equal => c.rt.place.get() == Place::First,
+                    std::cmp::Ordering::Equal => c.rt.place() == Place::First,
                 };
                 Some(if keeps { p.id } else { first })
             }
@@ -135,7 +127,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 .cpus
                 .iter()
                 .filter(|rq| rq.id != c.id)
-                .flat_map(|rq| rq.rt.queue.borrow().iter().copied().collect::<Vec<_>>())
+                .flat_map(|rq| rq.rt.waiting().iter().copied().collect::<Vec<_>>())
                 .map(|task| self.task(task))
                 .filter(|p| p.allows(c.id) && p.rt_priority() > here)
                 .filter(|p| self.rt_waits_behind(p, self.cpu(p.cpu())))
@@ -216,7 +208,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `pick_next_pushable_task()`.
     fn pushable_rt_task(&self, rq: &Cpu) -> Option<&Task> {
-        let queue = rq.rt.queue.borrow();
+        let queue = rq.rt.waiting();
         let mut waiting = queue.iter().map(|&task| self.task(task));
         waiting.find(|p| p.affinity.nr() > 1)
     }
@@ -292,9 +284,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let may_go = |p: &Task| self.find_lowest_rq(p).is_some();
         let curr = rq.curr().map(|task| self.task(task));
         if curr.is_some_and(may_go) && !may_go(p) {
-            rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
+            rq.rt.remove(p.id);
             self.rt_insert(rq, p, Place::First);
-            rq.rt.place.set(Place::Second);
+            rq.rt.put_back(Place::Second);
             self.resched_curr(c, rq);
         }
     }
@@ -302,15 +294,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn put_prev_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         self.update_curr_common(c, p);
         if p.on_rq() == OnRq::Queued {
-            self.rt_insert(rq, p, rq.rt.place.get());
+            self.rt_insert(rq, p, rq.rt.place());
         }
-        rq.rt.place.set(Place::First);
+        rq.rt.put_back(Place::First);
     }
 
     pub(crate) fn set_next_task_rt(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        rq.rt.queue.borrow_mut().retain(|&task| task != p.id);
+        rq.rt.remove(p.id);
         p.start_exec(c.this.now.get());
-        rq.rt.place.set(Place::First);
+        rq.rt.put_back(Place::First);
     }
 
     pub(crate) fn task_tick_rt(&self, c: &Cpu, p: &Task) {
@@ -319,7 +311,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if p.rt.tick(self.rr_slice_ticks()) && self.rt_equal_waits(c, p) {
-            c.rt.place.set(Place::Last);
+            c.rt.put_back(Place::Last);
             self.resched_curr(c, c);
         }
     }
@@ -328,12 +320,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn yield_task_rt(&self, c: &Cpu, p: &Task) {
         let waits = self.rt_equal_waits(c, p);
         let place = if waits { Place::Last } else { Place::First };
-        c.rt.place.set(place);
+        c.rt.put_back(place);
     }
 
     /// Whether another task of the current one's priority waits here.
     fn rt_equal_waits(&self, c: &Cpu, p: &Task) -> bool {
-        let queue = c.rt.queue.borrow();
+        let queue = c.rt.waiting();
         let mut waiting = queue.iter().map(|&task| self.task(task).rt_priority());
         waiting.any(|priority| priority == p.rt_priority())
     }

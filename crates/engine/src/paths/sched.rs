@@ -332,7 +332,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task of the real-time or deadline class waits on `c`.
     pub(crate) fn waits_above_fair(&self, c: &Cpu) -> bool {
-        !c.rt.queue.borrow().is_empty() || c.dl.waits()
+        c.rt.waits() || c.dl.waits()
     }
 
     /// The next task of the deadline and real-time classes.

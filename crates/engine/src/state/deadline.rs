@@ -1,38 +1,164 @@
-//! State of the deadline class: of a task and of a CPU.
+//! State of the deadline class: of a task, of a CPU and of the machine (kernel/sched/deadline.c).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 
 use schedlab_trace::TaskId;
+use schedlab_workload::Reservation;
 
-/// A task's part (`struct sched_dl_entity`). Its parameters are in [`Task::reservation`].
+/// `DL_SCALE`: the wakeup rule multiplies times in units of 2^10 ns.
+const SCALE: u32 = 10;
+
+/// `BW_SHIFT`: bandwidth is in units of 1/2^20 of a CPU.
+pub(crate) const BW_SHIFT: u32 = 20;
+
+/// A task's part (`struct sched_dl_entity`). Its parameters are those of a reservation, its own or a waiter's.
 #[derive(Default)]
 pub(crate) struct Entity {
     /// The absolute deadline; 0 before the first one.
-    pub deadline: Cell<u64>,
+    deadline: Cell<u64>,
     /// The rest of its runtime; below zero if an overrun was noticed late.
-    pub runtime: Cell<i64>,
+    runtime: Cell<i64>,
     /// It has used up its runtime, or given the rest away, and waits for the next period.
-    pub throttled: Cell<bool>,
-    pub yielded: Cell<bool>,
+    throttled: Cell<bool>,
+    yielded: Cell<bool>,
     /// It is on the queue or runs (`on_dl_rq()`).
-    pub queued: Cell<bool>,
+    queued: Cell<bool>,
     /// It runs, and so is not in the list of waiting tasks (`dl_rq::curr`).
-    pub runs: Cell<bool>,
+    runs: Cell<bool>,
     /// Its share of the machine's bandwidth.
     bandwidth: Cell<u64>,
     /// The miss of its present deadline has been reported.
-    pub missed: Cell<bool>,
+    missed: Cell<bool>,
 }
 
 impl Entity {
-    /// Its share of the machine's bandwidth.
-    pub fn bandwidth(&self) -> u64 {
-        self.bandwidth.get()
+    pub fn deadline(&self) -> u64 {
+        self.deadline.get()
+    }
+
+    /// The rest of its runtime, if any is left.
+    pub fn left(&self) -> u64 {
+        u64::try_from(self.runtime.get()).unwrap_or(0)
     }
 
     /// Whether its deadline has passed, or there was none yet.
     pub fn has_passed(&self, now: u64) -> bool {
         self.deadline.get() == 0 || self.deadline.get() < now
+    }
+
+    /// `replenish_dl_new_period()`.
+    pub fn begin_period(&self, now: u64, reservation: Reservation) {
+        self.deadline.set(now + reservation.deadline.ns());
+        self.runtime.set(reservation.runtime.ns() as i64);
+        self.missed.set(false);
+    }
+
+    /// `replenish_dl_entity()`: goes on to the next periods until it has runtime.
+    pub fn replenish(&self, now: u64, reservation: Reservation) {
+        if self.yielded.replace(false) && self.runtime.get() > 0 {
+            self.runtime.set(0);
+        }
+        while self.runtime.get() <= 0 {
+            self.deadline
+                .set(self.deadline.get() + reservation.period.ns());
+            self.runtime
+                .set(self.runtime.get() + reservation.runtime.ns() as i64);
+            self.missed.set(false);
+        }
+        // It lags too much.
+        if self.deadline.get() < now {
+            self.begin_period(now, reservation);
+        }
+    }
+
+    /// `dl_entity_overflow()`: what is left of the runtime until the deadline is more than the reservation allows.
+    pub fn overflows(&self, now: u64, reservation: Reservation) -> bool {
+        let scaled = |ns: u64| i128::from(ns >> SCALE);
+        let left = scaled(reservation.deadline.ns()) * i128::from(self.runtime.get() >> SCALE);
+        let right = scaled(self.deadline.get() - now) * scaled(reservation.runtime.ns());
+        right < left
+    }
+
+    /// `update_dl_revised_wakeup()`: what it may have until its deadline.
+    pub fn revise(&self, now: u64, own: Reservation) {
+        let laxity = self.deadline.get() - now;
+        let density = (own.runtime.ns() << BW_SHIFT) / own.deadline.ns();
+        let runtime = (u128::from(density) * u128::from(laxity)) >> BW_SHIFT;
+        self.runtime.set(runtime as i64);
+    }
+
+    /// `dl_next_period()`.
+    pub fn next_period(&self, reservation: Reservation) -> u64 {
+        self.deadline.get() + reservation.period.ns() - reservation.deadline.ns()
+    }
+
+    /// It wakes between its deadline and its next period: what is left of its runtime is void.
+    pub fn forfeit(&self) {
+        self.runtime.set(self.runtime.get().min(0));
+    }
+
+    /// It has run for `ran`. Returns whether it has used up its runtime, or given the rest away.
+    pub fn charge(&self, ran: u64) -> bool {
+        if ran == 0 && !self.yielded.get() {
+            return false;
+        }
+        self.runtime.set(self.runtime.get() - ran as i64);
+        self.runtime.get() <= 0 || self.yielded.get()
+    }
+
+    /// Its deadline has passed. Returns whether that has not been reported yet.
+    pub fn miss(&self) -> bool {
+        !self.missed.replace(true)
+    }
+
+    pub fn throttle(&self) {
+        self.throttled.set(true);
+    }
+
+    /// It has runtime again, or is not bound to it any more. Returns whether it was throttled.
+    pub fn unthrottle(&self) -> bool {
+        self.throttled.replace(false)
+    }
+
+    pub fn is_throttled(&self) -> bool {
+        self.throttled.get()
+    }
+
+    /// It gives the rest of its runtime away.
+    pub fn yields(&self) {
+        self.yielded.set(true);
+    }
+
+    /// It has left the class.
+    pub fn forget_yield(&self) {
+        self.yielded.set(false);
+    }
+
+    pub fn enqueue(&self) {
+        self.queued.set(true);
+    }
+
+    /// Returns whether it was on the queue, or ran.
+    pub fn dequeue(&self) -> bool {
+        self.queued.replace(false)
+    }
+
+    pub fn is_queued(&self) -> bool {
+        self.queued.get()
+    }
+
+    /// It is switched in, or out.
+    pub fn set_runs(&self, runs: bool) {
+        self.runs.set(runs);
+    }
+
+    pub fn runs(&self) -> bool {
+        self.runs.get()
+    }
+
+    /// Its share of the machine's bandwidth.
+    pub fn bandwidth(&self) -> u64 {
+        self.bandwidth.get()
     }
 }
 
@@ -40,13 +166,33 @@ impl Entity {
 #[derive(Default)]
 pub(crate) struct DlRq {
     /// Waiting tasks, the earliest deadline first.
-    pub queue: RefCell<Vec<TaskId>>,
+    queue: RefCell<Vec<TaskId>>,
 }
 
 impl DlRq {
     /// Whether a task waits here that is not throttled.
     pub fn waits(&self) -> bool {
         !self.queue.borrow().is_empty()
+    }
+
+    pub fn first(&self) -> Option<TaskId> {
+        self.queue.borrow().first().copied()
+    }
+
+    pub fn waiting(&self) -> Ref<'_, Vec<TaskId>> {
+        self.queue.borrow()
+    }
+
+    /// Inserts by deadline, behind its equals.
+    pub fn insert(&self, task: TaskId, deadline_of: impl Fn(TaskId) -> u64) {
+        let mut queue = self.queue.borrow_mut();
+        let deadline = deadline_of(task);
+        let at = queue.partition_point(|&other| deadline_of(other) <= deadline);
+        queue.insert(at, task);
+    }
+
+    pub fn remove(&self, task: TaskId) {
+        self.queue.borrow_mut().retain(|&other| other != task);
     }
 }
 

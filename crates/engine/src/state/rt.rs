@@ -1,6 +1,6 @@
 //! State of the real-time class: of a task and of a CPU.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 
 use schedlab_trace::TaskId;
@@ -42,7 +42,49 @@ impl Entity {
 #[derive(Default)]
 pub(crate) struct RtRq {
     /// Waiting tasks, highest first.
-    pub queue: RefCell<VecDeque<TaskId>>,
+    queue: RefCell<VecDeque<TaskId>>,
     /// Where the running task is put back.
-    pub place: Cell<Place>,
+    place: Cell<Place>,
+}
+
+impl RtRq {
+    pub fn waits(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+
+    pub fn first(&self) -> Option<TaskId> {
+        self.queue.borrow().front().copied()
+    }
+
+    pub fn waiting(&self) -> Ref<'_, VecDeque<TaskId>> {
+        self.queue.borrow()
+    }
+
+    /// Inserts by priority.
+    pub fn insert(&self, task: TaskId, place: Place, priority_of: impl Fn(TaskId) -> u8) {
+        let mut queue = self.queue.borrow_mut();
+        let priority = priority_of(task);
+        let first = queue.partition_point(|&other| priority_of(other) > priority);
+        let end = queue.partition_point(|&other| priority_of(other) >= priority);
+        let index = match place {
+            Place::First => first,
+            Place::Second => end.min(first + 1),
+            Place::Last => end,
+        };
+        queue.insert(index, task);
+    }
+
+    pub fn remove(&self, task: TaskId) {
+        self.queue.borrow_mut().retain(|&other| other != task);
+    }
+
+    /// Where the running task is put back.
+    pub fn place(&self) -> Place {
+        self.place.get()
+    }
+
+    /// The running task is to be put back there.
+    pub fn put_back(&self, place: Place) {
+        self.place.set(place);
+    }
 }

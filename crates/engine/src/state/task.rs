@@ -405,7 +405,7 @@ impl Task {
 
     /// How urgent it is as a waiter for a mutex.
     pub fn rank(&self) -> Rank {
-        Rank::of(self.prio(), self.dl.deadline.get())
+        Rank::of(self.prio(), self.dl.deadline())
     }
 
     /// `task_struct::se.load`.
