@@ -105,14 +105,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 rq.is_online()
                     && p.allows(rq.id)
                     && self.is_idle_for_fair(rq.id)
-                    && now >= rq.fair.takes_next.get()
+                    && rq.fair.takes_misfit(now)
                     && capacity_greater(self.fair_capacity(rq) as u64, here)
             };
             let found = self.cpus.iter().filter(better);
             let found = found.min_by_key(|rq| (!core_is_idle(rq.id), rq.id));
             if let Some(rq) = found {
                 // An idle CPU balances at intervals, so it takes one and not all that misfit at the same tick.
-                rq.fair.takes_next.set(now + self.costs.tick_period_ns);
+                rq.fair.take_misfit(now + self.costs.tick_period_ns);
                 self.push_running_task(c, c, rq.id);
                 return false;
             }

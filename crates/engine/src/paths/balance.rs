@@ -110,7 +110,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             next = next.min(attempt.due());
             // It has work now.
-            if idle.fair.wanted.get().is_some() {
+            if idle.fair.wanted().is_some() {
                 break;
             }
         }
@@ -191,7 +191,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let group = place.local().cpus.iter().map(|&cpu| self.cpu(cpu));
         let usable = |rq: &&Cpu| {
             let is_free = rq.is_online() && self.is_idle_for_fair(rq.id);
-            is_free && rq.fair.wanted.get().is_none()
+            is_free && rq.fair.wanted().is_none()
         };
         let takers: Vec<&Cpu> = [idle].into_iter().chain(group).filter(usable).collect();
         let Some((src, nr_tasks)) = self.source_for(idle, place, parent, &takers) else {
@@ -201,7 +201,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         // Another idle CPU is to take from there, and has not begun: what is left then is not known yet.
         // A real-time task may have come between: such a CPU does not count.
         let takes = |rq: &Cpu| {
-            let takes = rq.fair.wanted.get().is_some_and(|(from, _)| from == src.id);
+            let takes = rq.fair.wanted().is_some_and(|(from, _)| from == src.id);
             takes && rq.is_online() && self.is_idle_for_fair(rq.id)
         };
         if self.cpus.iter().any(takes) {
@@ -210,7 +210,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mut takers = takers.into_iter();
         if let Some(taker) = takers.find(|rq| self.fair_task_for(src, rq.id)) {
             attempt.succeed();
-            taker.fair.wanted.set(Some((src.id, nr_tasks)));
+            taker.fair.want(src.id, nr_tasks);
             self.resched_curr(c, taker);
             return false;
         }

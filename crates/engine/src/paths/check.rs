@@ -77,7 +77,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for &task in c.rt.waiting().iter() {
             self.place(found, task, at);
         }
-        for &task in c.fair.queue.borrow().iter().chain(c.dl.waiting().iter()) {
+        for &task in c.fair.waiting().iter().chain(c.dl.waiting().iter()) {
             self.place(found, task, at);
         }
         if let Some(task) = c.curr() {

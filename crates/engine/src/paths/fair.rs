@@ -17,7 +17,7 @@ use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::domains::Llc;
-use crate::state::fair::{CAPACITY, NEVER};
+use crate::state::fair::CAPACITY;
 use crate::state::stop::Push;
 use crate::state::task::{Class, OnRq, Task};
 use crate::state::utilisation::nr_idle_scan;
@@ -34,9 +34,6 @@ const CACHE_HOT_NS: u64 = 500_000;
 /// By how much more than its own load another CPU's must be before a CPU with waiting tasks takes one, in per cent
 /// (`imbalance_pct`).
 const IMBALANCE_PCT: i64 = 117;
-
-/// A taken part counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
-const AVERAGE_NS: u64 = 46_166_000;
 
 /// Tasks that are moved at a time at most (`sched_nr_migrate`).
 const MIGRATE_MAX: usize = 32;
@@ -65,15 +62,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// V, the weighted mean of the virtual times (`avg_vruntime()`), and the sum of the weights.
     fn average_vruntime(&self, rq: &Cpu) -> (i64, i64) {
-        let zero = rq.fair.zero.get();
-        let queue = rq.fair.queue.borrow();
+        let zero = rq.fair.zero();
+        let queue = rq.fair.waiting();
         let all = queue
             .iter()
             .map(|&task| self.task(task))
             .chain(self.running_fair(rq));
         let (sum, weights) = all.fold((0i128, 0i64), |(sum, weights), p| {
             let weight = i64::from(p.load_weight());
-            let offset = p.fair.vruntime.get() - zero;
+            let offset = p.fair.vruntime() - zero;
             (
                 sum + i128::from(offset) * i128::from(weight),
                 weights + weight,
@@ -87,7 +84,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The weights of a CPU's tasks.
     fn fair_load(&self, rq: &Cpu) -> i64 {
-        let queue = rq.fair.queue.borrow();
+        let queue = rq.fair.waiting();
         let waiting = queue.iter().map(|&task| self.task(task));
         let all = waiting.chain(self.running_fair(rq));
         all.map(|p| i64::from(p.load_weight())).sum()
@@ -95,7 +92,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a CPU has a task of the class that may run on `cpu`.
     pub(crate) fn has_fair_task_that_allows(&self, rq: &Cpu, cpu: CpuId) -> bool {
-        let queue = rq.fair.queue.borrow();
+        let queue = rq.fair.waiting();
         let waiting = queue.iter().map(|&task| self.task(task));
         let mut all = waiting.chain(self.running_fair(rq));
         all.any(|p| p.allows(cpu))
@@ -103,7 +100,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task waits that must not run on `cpu`.
     pub(crate) fn is_fair_task_bound(&self, rq: &Cpu, cpu: CpuId) -> bool {
-        let queue = rq.fair.queue.borrow();
+        let queue = rq.fair.waiting();
         let mut waiting = queue.iter().map(|&task| self.task(task));
         waiting.any(|p| !p.allows(cpu))
     }
@@ -124,7 +121,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             load.begin(now, u64::from(p.load_weight()));
         }
         load.update(now, 0);
-        let before = p.fair.load_cpu.replace(Some(rq.id));
+        let before = p.fair.set_load_cpu(Some(rq.id));
         if before == Some(rq.id) {
             return;
         }
@@ -138,27 +135,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `p` leaves the class, or has ended: its load leaves the CPU where it came last (`detach_task_cfs_rq()`,
     /// `task_dead_fair()`).
     pub(crate) fn detach_load(&self, c: &Cpu, p: &Task) {
-        let Some(rq) = p.fair.load_cpu.take().map(|cpu| self.cpu(cpu)) else {
+        let Some(rq) = p.fair.set_load_cpu(None).map(|cpu| self.cpu(cpu)) else {
             return;
         };
         self.update_load(c, rq);
         p.fair.load.update(c.this.now.get(), 0);
         rq.fair.load.detach(&p.fair.load);
-    }
-
-    /// From now on a task of the class runs on `rq`, or none.
-    fn update_busy(&self, c: &Cpu, rq: &Cpu, runs: bool) {
-        let fair = &rq.fair;
-        if fair.is_busy.get() != runs {
-            self.renew_busy(c, rq);
-            fair.is_busy.set(runs);
-        }
-    }
-
-    /// Brings a CPU's utilisation up to the local time of `c`.
-    fn renew_busy(&self, c: &Cpu, rq: &Cpu) {
-        let level = if rq.fair.is_busy.get() { CAPACITY } else { 0 };
-        rq.fair.busy.update(c.this.now.get(), level as u64);
     }
 
     /// `update_curr()`. Whose request is used up, or has lasted as long as it was to be left alone, makes way for others.
@@ -173,70 +155,32 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn charge_fair(&self, c: &Cpu, p: &Task) -> bool {
         self.update_utilisation(c, p, true);
         let ran = self.update_curr_common(c, p);
-        let entity = &p.fair;
-        entity.last_ran.set(c.this.now.get());
+        p.fair.set_last_ran(c.this.now.get());
         if ran == 0 {
             return false;
         }
         let passed = virtual_ns(ran as i64, p.load_weight());
-        entity.vruntime.set(entity.vruntime.get() + passed);
-        self.update_deadline(p) || entity.vruntime.get() >= entity.protected.get()
+        p.fair.charge(passed, || self.virtual_slice(p))
     }
 
-    /// A request that is used up is followed by the next one. Returns whether one was.
-    fn update_deadline(&self, p: &Task) -> bool {
-        let entity = &p.fair;
-        if entity.vruntime.get() < entity.deadline.get() {
-            return false;
-        }
-        let slice = virtual_ns(self.fair_slice(), p.load_weight());
-        entity.deadline.set(entity.vruntime.get() + slice);
-        true
+    /// The length of a request of `p` in virtual time.
+    fn virtual_slice(&self, p: &Task) -> i64 {
+        virtual_ns(self.fair_slice(), p.load_weight())
     }
 
     /// `place_entity()`.
     fn place_entity(&self, rq: &Cpu, p: &Task, initial: bool) {
         let (average, weights) = self.average_vruntime(rq);
         let weight = i64::from(p.load_weight());
-        let entity = &p.fair;
-        if let Some(cpu) = entity.slept_on.take() {
-            entity.vlag.set(self.lag_after_sleep(p, self.cpu(cpu)));
+        if let Some(cpu) = p.fair.take_slept_on() {
+            let (average, weights) = self.average_vruntime(self.cpu(cpu));
+            p.fair.work_off_lag((weights > 0).then_some(average));
         }
-        let lag = if weights == 0 {
-            0
-        } else {
-            entity.vlag.get() * (weights + weight) / weights
-        };
-        entity.vruntime.set(average - lag);
-        entity.started.set(true);
-        // PLACE_REL_DEADLINE: who did not sleep goes on with its request.
-        if let Some(left) = entity.rel_deadline.take() {
-            entity.deadline.set(entity.vruntime.get() + left);
-            return;
-        }
-        let slice = virtual_ns(self.fair_slice(), p.load_weight());
-        // A new task begins half-way into a slice.
-        let slice = if initial { slice / 2 } else { slice };
-        entity.deadline.set(entity.vruntime.get() + slice);
-    }
-
-    /// The lag of a task that went to sleep on `rq` with negative lag: in the kernel it stays in the queue until it has
-    /// worked that off (`DELAY_DEQUEUE`), and begins without any after that (`DELAY_ZERO`).
-    fn lag_after_sleep(&self, p: &Task, rq: &Cpu) -> i64 {
-        match self.average_vruntime(rq) {
-            (_, 0) => 0,
-            (average, _) => (average - p.fair.vruntime.get()).clamp(p.fair.vlag.get(), 0),
-        }
-    }
-
-    /// `reweight_entity()` of a task that is in no queue: what is kept in virtual time stays the same service.
-    pub(crate) fn reweight_entity(&self, p: &Task, old_weight: u32) {
-        let entity = &p.fair;
-        let scaled = |time: i64| time * i64::from(old_weight) / i64::from(p.load_weight());
-        entity.vlag.set(scaled(entity.vlag.get()));
-        entity
-            .rel_deadline
-            .set(entity.rel_deadline.get().map(scaled));
+        p.fair.place(average, weights, weight, || {
+            let slice = self.virtual_slice(p);
+            // A new task begins half-way into a slice.
+            if initial { slice / 2 } else { slice }
+        });
     }
 
     pub(crate) fn enqueue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
@@ -244,7 +188,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(curr) = self.running_fair(rq).filter(|curr| curr.id != p.id) {
             self.update_curr_fair_of(c, curr);
         }
-        let initial = flags & enq::INITIAL != 0 || !p.fair.started.get();
+        let initial = flags & enq::INITIAL != 0 || !p.fair.has_started();
         // Its own entry must not count where it is placed, nor its weight before it came.
         p.set_on_rq(OnRq::Migrating);
         self.attach_load(c, rq, p, initial);
@@ -255,10 +199,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.place_entity(rq, p, initial);
         p.set_on_rq(OnRq::Queued);
         if rq.curr() != Some(p.id) {
-            rq.fair.queue.borrow_mut().push(p.id);
+            rq.fair.push(p.id);
         }
         // hrtick_update()
-        if rq.fair.slice_end.get() == NEVER
+        if !rq.fair.has_slice_end()
             && let Some(curr) = self.running_fair(rq)
         {
             self.hrtick_start_fair(c, rq, curr);
@@ -271,8 +215,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.version.has_hrtick() || !self.fair_task_waits(rq) {
             return;
         }
-        let left = p.fair.deadline.get() - p.fair.vruntime.get();
-        let Ok(left) = u64::try_from(left * i64::from(p.load_weight()) / NICE_0) else {
+        let Ok(left) = u64::try_from(p.fair.left() * i64::from(p.load_weight()) / NICE_0) else {
             return self.resched_curr(c, rq);
         };
         self.hrtick_start(rq, c.this.now.get() + left.max(SHORTEST_NS));
@@ -280,13 +223,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `hrtick_start()`: `rq` is interrupted at `end`.
     pub(crate) fn hrtick_start(&self, rq: &Cpu, end: u64) {
-        rq.fair.slice_end.set(end);
+        rq.fair.start_slice_end(end);
         self.tick_no_later_than(rq, end);
     }
 
     /// `hrtick_clear()`.
     pub(crate) fn hrtick_cancel(&self, rq: &Cpu) {
-        rq.fair.slice_end.set(NEVER);
+        rq.fair.clear_slice_end();
     }
 
     /// `hrtick()`.
@@ -323,56 +266,48 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.update_curr_fair(c, p);
             } else {
                 self.charge_fair(c, p);
-                self.update_busy(c, rq, false);
+                rq.fair.set_busy(c.this.now.get(), false);
             }
         }
         let (average, _) = self.average_vruntime(rq);
         let tick = self.costs.tick_period_ns as i64;
         let bound = self.version.fair_lag_bound(self.fair_slice(), tick);
         let bound = virtual_ns(bound, p.load_weight());
-        let lag = average - p.fair.vruntime.get();
-        p.fair.vlag.set(lag.clamp(-bound, bound));
-        let sleeps_early = flags & deq::SLEEP != 0 && lag < 0;
-        if flags & deq::SLEEP != 0 {
+        let sleeps = flags & deq::SLEEP != 0;
+        p.fair.leave(average, bound, sleeps.then_some(rq.id));
+        if sleeps {
             self.keep_utilisation(p);
-        }
-        if flags & deq::SLEEP != 0 {
             p.stop.forget_push();
         }
-        p.fair.slept_on.set(sleeps_early.then_some(rq.id));
-        let left = p.fair.deadline.get() - p.fair.vruntime.get();
-        p.fair
-            .rel_deadline
-            .set((flags & deq::SLEEP == 0).then_some(left));
         rq.sub_nr_running();
-        rq.fair.queue.borrow_mut().retain(|&task| task != p.id);
-        rq.fair.zero.set(rq.fair.zero.get().max(average));
+        rq.fair.remove(p.id);
+        rq.fair.advance(average);
     }
 
     /// `pick_eevdf()`: the eligible task with the earliest deadline. The running one goes on while
     /// the request that it was chosen with lasts and it is eligible (run to parity).
     fn pick_eevdf<'k>(&'k self, rq: &Cpu, running: Option<&'k Task>) -> Option<&'k Task> {
         let (average, _) = self.average_vruntime(rq);
-        let eligible = |p: &Task| p.fair.vruntime.get() <= average;
+        let eligible = |p: &Task| p.fair.is_eligible(average);
         if let Some(p) = running
             && eligible(p)
-            && p.fair.vruntime.get() < p.fair.protected.get()
+            && p.fair.is_protected()
         {
             return Some(p);
         }
-        let queue = rq.fair.queue.borrow();
+        let queue = rq.fair.waiting();
         let waiting = queue.iter().map(|&task| self.task(task));
         waiting
             .clone()
             .chain(running)
             .filter(|p| eligible(p))
-            .min_by_key(|p| p.fair.deadline.get())
+            .min_by_key(|p| p.fair.deadline())
             // Rounding can leave no task eligible: then the one that has had the least.
-            .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime.get()))
+            .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime()))
     }
 
     pub(crate) fn fair_task_waits(&self, rq: &Cpu) -> bool {
-        !rq.fair.queue.borrow().is_empty()
+        rq.fair.waits()
     }
 
     pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
@@ -380,16 +315,16 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(p) = running {
             self.charge_fair(c, p);
         }
-        if running.is_none() && c.fair.queue.borrow().is_empty() && c.is_online() {
+        if running.is_none() && !c.fair.waits() && c.is_online() {
             self.newidle_balance(c);
         } else {
-            c.fair.wanted.set(None);
+            c.fair.take_wanted();
         }
         let next = self.pick_eevdf(c, running)?;
         // In the kernel a task that is chosen again goes on without the timer until another task is enqueued or the
         // tick comes. On a real system another task soon is. Here there may be none, and two hogs would take turns at
         // ticks only.
-        if running.is_some_and(|p| p.id == next.id) && c.fair.slice_end.get() == NEVER {
+        if running.is_some_and(|p| p.id == next.id) && !c.fair.has_slice_end() {
             self.hrtick_start_fair(c, c, next);
         }
         Some(next.id)
@@ -398,18 +333,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     pub(crate) fn put_prev_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         if p.on_rq() == OnRq::Queued {
             self.charge_fair(c, p);
-            rq.fair.queue.borrow_mut().push(p.id);
+            rq.fair.push(p.id);
         }
-        self.update_busy(c, rq, false);
+        rq.fair.set_busy(c.this.now.get(), false);
     }
 
     pub(crate) fn set_next_task_fair(&self, c: &Cpu, p: &Task) {
-        c.fair.queue.borrow_mut().retain(|&task| task != p.id);
+        c.fair.remove(p.id);
         self.update_utilisation(c, p, false);
-        self.update_busy(c, c, true);
+        c.fair.set_busy(c.this.now.get(), true);
         p.start_exec(c.this.now.get());
-        p.fair.protected.set(p.fair.deadline.get());
-        c.fair.slice_end.set(NEVER);
+        p.fair.protect();
+        c.fair.clear_slice_end();
         self.hrtick_start_fair(c, c, p);
     }
 
@@ -425,9 +360,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.update_curr_fair(c, p);
         let (average, _) = self.average_vruntime(c);
         // One that is not eligible makes way without that.
-        if p.fair.vruntime.get() <= average {
-            p.fair.vruntime.set(p.fair.deadline.get());
-            self.update_deadline(p);
+        if p.fair.is_eligible(average) {
+            p.fair.forfeit();
+            p.fair.update_deadline(|| self.virtual_slice(p));
         }
     }
 
@@ -437,8 +372,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let idle = |task: &Task| task.attributes().policy == SchedClass::Idle;
         if idle(curr) && !idle(p) {
-            // cancel_protect_slice()
-            curr.fair.protected.set(curr.fair.vruntime.get());
+            curr.fair.cancel_protection();
             self.resched_curr(c, rq);
             return;
         }
@@ -463,7 +397,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let rq = self.cpu(cpu);
         let idle = |task: &Task| task.attributes().policy == SchedClass::Idle;
         let has_idle_only = || {
-            let queue = rq.fair.queue.borrow();
+            let queue = rq.fair.waiting();
             let curr = self.running_fair(rq);
             let nr = queue.len() + usize::from(curr.is_some());
             let mut all = queue.iter().map(|&task| self.task(task)).chain(curr);
@@ -572,7 +506,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return prev;
         }
         // wake_affine_weight()
-        let loads = p.fair.load_cpu.get();
+        let loads = p.fair.load_cpu();
         let load_of = |cpu: CpuId| {
             let rq = self.cpu(cpu);
             self.update_load(c, rq);
@@ -613,7 +547,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(cpu) = [target, prev].into_iter().find(|&cpu| is_free_near(cpu)) {
             return cpu;
         }
-        let recent = p.fair.recent_cpu.replace(Some(prev));
+        let recent = p.fair.wake(prev);
         if let Some(cpu) = recent.filter(|&cpu| is_free_near(cpu)) {
             return cpu;
         }
@@ -658,11 +592,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let llc = self.llc_of(target);
         let now = c.this.now.get();
         if llc.idle_scan_is_due(now) {
-            let busy = llc.cpus.iter().map(|&cpu| {
-                let rq = self.cpu(cpu);
-                self.renew_busy(c, rq);
-                rq.fair.busy.get()
-            });
+            let busy = llc.cpus.iter().map(|&cpu| self.cpu(cpu).fair.busy(now));
             let nr_cpus = llc.cpus.len() as u64;
             let nr = nr_idle_scan(busy.sum(), nr_cpus, IMBALANCE_PCT as u64);
             llc.update_idle_scan(now, nr as usize);
@@ -677,14 +607,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Whether a task that waits on `rq` may run on `cpu`.
     pub(crate) fn fair_task_for(&self, rq: &Cpu, cpu: CpuId) -> bool {
-        let queue = rq.fair.queue.borrow();
+        let queue = rq.fair.waiting();
         let mut waiting = queue.iter().map(|&task| self.task(task));
         waiting.any(|p| self.can_migrate_fair(p, cpu))
     }
 
     /// How many tasks wait on a CPU that can go to `idle` or one of the `takers`.
     pub(crate) fn nr_fair_tasks_for(&self, rq: &Cpu, idle: &Cpu, takers: &[&Cpu]) -> usize {
-        let queue = rq.fair.queue.borrow();
+        let queue = rq.fair.waiting();
         let waiting = queue.iter().map(|&task| self.task(task));
         let can_go = |p: &&Task| {
             let mut cpus = takers.iter().map(|rq| rq.id).chain([idle.id]);
@@ -702,28 +632,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// Returns the part of a CPU that real-time tasks leave, of [`CAPACITY`] for the fastest one (`scale_rt_capacity()`).
     pub(crate) fn fair_capacity(&self, rq: &Cpu) -> i64 {
-        let left = CAPACITY - rq.fair.stolen.get();
-        (left * i64::from(self.capacity_of(rq.id)) / CAPACITY).max(1)
-    }
-
-    /// Averages what higher classes take of `c`, at its tick. Model: what runs at a tick counts for all of the time since
-    /// the one before; a CPU that was idle in between had none.
-    fn update_stolen(&self, c: &Cpu) {
-        let period = self.costs.tick_period_ns;
-        let tick = c.this.now.get() / period;
-        let share = (period * CAPACITY as u64 / AVERAGE_NS).min(CAPACITY as u64) as i64;
-        let rq = &c.fair;
-        let idle = (tick - rq.stolen_at.replace(tick)).saturating_sub(1);
-        let mut stolen = rq.stolen.get();
-        for _ in 0..idle.min(AVERAGE_NS / period * 8) {
-            stolen -= stolen * share / CAPACITY;
-        }
-        let now = if self.curr_class(c) > Class::Fair {
-            CAPACITY
-        } else {
-            0
-        };
-        rq.stolen.set(stolen + (now - stolen) * share / CAPACITY);
+        (rq.fair.capacity_left() * i64::from(self.capacity_of(rq.id)) / CAPACITY).max(1)
     }
 
     /// The CPU that has most to do of those with a task for `c`, and how much weight is to be moved at most
@@ -750,7 +659,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     ///
     /// Model: it looks whenever a task waits anywhere, however short it is idle.
     fn newidle_balance(&self, c: &Cpu) {
-        if let Some((src, nr_tasks)) = c.fair.wanted.take()
+        if let Some((src, nr_tasks)) = c.fair.take_wanted()
             && self.fair_task_for(self.cpu(src), c.id)
         {
             let nr_tasks = nr_tasks.clamp(1, MIGRATE_MAX);
@@ -770,22 +679,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn busy_balance(&self, c: &Cpu) {
         match self.fair_imbalance(c) {
             Some((src, imbalance)) => self.move_fair_tasks(c, src, MIGRATE_MAX, Some(imbalance)),
-            None => c.fair.failed.set(0),
+            None => c.fair.balanced(false),
         }
     }
 
     /// `detach_tasks()`: takes at most `nr_max` tasks, from the tail of the queue of `src`. A busy CPU takes so much weight
     /// at most, of tasks that have not run just now.
     fn move_fair_tasks(&self, c: &Cpu, src: &Cpu, nr_max: usize, imbalance: Option<i64>) {
-        let failed = c.fair.failed.get();
+        let failed = c.fair.nr_failed();
         let idle = imbalance.is_none();
         self.rq_unlock(c, c);
         self.rq_lock(c, src);
         let mut left = imbalance.unwrap_or(i64::MAX);
         let mut found: Vec<&Task> = Vec::new();
-        for &task in src.fair.queue.borrow().iter().rev() {
+        for &task in src.fair.waiting().iter().rev() {
             let p = self.task(task);
-            let hot = p.fair.last_ran.get() + CACHE_HOT_NS > c.this.now.get();
+            let hot = p.fair.last_ran() + CACHE_HOT_NS > c.this.now.get();
             let moves = idle || !hot || failed > CACHE_NICE_TRIES;
             let weight = i64::from(p.load_weight());
             let fits = weight >> failed.min(63) <= left;
@@ -798,11 +707,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
         }
         // A CPU that has just become idle does not count its attempts.
-        c.fair.failed.set(match found[..] {
-            [] if !idle => failed + 1,
-            [] => failed,
-            _ => 0,
-        });
+        if !(idle && found.is_empty()) {
+            c.fair.balanced(found.is_empty());
+        }
         for p in &found {
             p.set_on_rq(OnRq::Migrating);
             self.dequeue_task_fair(c, src, p, deq::NOCLOCK);
@@ -821,10 +728,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.classes.has_fair() {
             return;
         }
-        let ticks = c.fair.ticks.get() + 1;
-        c.fair.ticks.set(ticks);
+        let ticks = c.fair.tick();
         if self.classes.has_rt() {
-            self.update_stolen(c);
+            let is_taken = self.curr_class(c) > Class::Fair;
+            c.fair
+                .update_stolen(c.this.now.get(), self.costs.tick_period_ns, is_taken);
         }
         self.nohz_idle_balance(c);
         // A busy CPU looks every 16 times the number of CPUs in milliseconds.

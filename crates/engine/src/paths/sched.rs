@@ -628,7 +628,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.detach_load(c, p);
         }
         if old_class == Class::Fair {
-            self.reweight_entity(p, old.load_weight());
+            p.fair.reweight(old.load_weight(), p.load_weight());
         } else if old_class == Class::Deadline && new_class != Class::Deadline {
             self.leave_dl(c, p);
         }

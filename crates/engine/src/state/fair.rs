@@ -1,6 +1,6 @@
-//! State of the fair class: of a task and of a CPU.
+//! State of the fair class: of a task and of a CPU (kernel/sched/fair.c).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 
 use schedlab_trace::{CpuId, TaskId};
 
@@ -10,60 +10,193 @@ use crate::state::utilisation::{Average, Utilisation};
 /// The capacity of a CPU for the class if no other class takes of it (`SCHED_CAPACITY_SCALE`).
 pub(crate) const CAPACITY: i64 = 1_024;
 
+/// A taken part counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
+const AVERAGE_NS: u64 = 46_166_000;
+
 /// A task's part (`struct sched_entity`). Virtual times are relative to the queue and may be negative.
 #[derive(Default)]
 pub(crate) struct Entity {
-    pub vruntime: Cell<i64>,
-    pub deadline: Cell<i64>,
+    vruntime: Cell<i64>,
+    deadline: Cell<i64>,
     /// The deadline that it was chosen with: until then it is left alone (`vprot`).
-    pub protected: Cell<i64>,
+    protected: Cell<i64>,
     /// Virtual lag when it left its queue.
-    pub vlag: Cell<i64>,
+    vlag: Cell<i64>,
     /// Where it went to sleep with negative lag.
-    pub slept_on: Cell<Option<CpuId>>,
+    slept_on: Cell<Option<CpuId>>,
     /// The rest of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
-    pub rel_deadline: Cell<Option<i64>>,
-    pub started: Cell<bool>,
-    pub last_ran: Cell<u64>,
+    rel_deadline: Cell<Option<i64>>,
+    started: Cell<bool>,
+    last_ran: Cell<u64>,
     /// Where it ran before it woke up the last time (`recent_used_cpu`).
-    pub recent_cpu: Cell<Option<CpuId>>,
+    recent_cpu: Cell<Option<CpuId>>,
     /// Its weight while it could run, 0 while it slept, averaged (`sched_avg::load_avg`), and the CPU whose load it is a part of.
     pub load: Average,
-    pub load_cpu: Cell<Option<CpuId>>,
+    load_cpu: Cell<Option<CpuId>>,
     /// Where cores differ in capacity.
     pub utilisation: Utilisation,
 }
 
-pub(crate) const NEVER: u64 = u64::MAX;
+impl Entity {
+    pub fn vruntime(&self) -> i64 {
+        self.vruntime.get()
+    }
+
+    pub fn deadline(&self) -> i64 {
+        self.deadline.get()
+    }
+
+    /// The rest of its request, in virtual time.
+    pub fn left(&self) -> i64 {
+        self.deadline.get() - self.vruntime.get()
+    }
+
+    /// Whether it has had no more than its share, where the mean of the queue is `average`.
+    pub fn is_eligible(&self, average: i64) -> bool {
+        self.vruntime.get() <= average
+    }
+
+    /// It has been placed in a queue before.
+    pub fn has_started(&self) -> bool {
+        self.started.get()
+    }
+
+    /// When it last ran.
+    pub fn last_ran(&self) -> u64 {
+        self.last_ran.get()
+    }
+
+    /// It runs at `now`.
+    pub fn set_last_ran(&self, now: u64) {
+        self.last_ran.set(now);
+    }
+
+    /// It has run for the virtual time `passed`. Returns whether its request is used up, or has lasted as long as it was to
+    /// be left alone. `slice`: the length of the next request.
+    pub fn charge(&self, passed: i64, slice: impl FnOnce() -> i64) -> bool {
+        self.vruntime.set(self.vruntime.get() + passed);
+        self.update_deadline(slice) || !self.is_protected()
+    }
+
+    /// A request that is used up is followed by the next one, which is as long as `slice`. Returns whether one was.
+    pub fn update_deadline(&self, slice: impl FnOnce() -> i64) -> bool {
+        let is_used_up = self.vruntime.get() >= self.deadline.get();
+        if is_used_up {
+            self.deadline.set(self.vruntime.get() + slice());
+        }
+        is_used_up
+    }
+
+    /// `place_entity()` for a queue with these `weights` in all and this mean: its lag stays the same when its own `weight`
+    /// has come. `slice`: the length of a new request.
+    pub fn place(&self, average: i64, weights: i64, weight: i64, slice: impl FnOnce() -> i64) {
+        let lag = if weights == 0 {
+            0
+        } else {
+            self.vlag.get() * (weights + weight) / weights
+        };
+        self.vruntime.set(average - lag);
+        self.started.set(true);
+        // PLACE_REL_DEADLINE: who did not sleep goes on with its request.
+        let length = self.rel_deadline.take().unwrap_or_else(slice);
+        self.deadline.set(self.vruntime.get() + length);
+    }
+
+    /// It leaves its queue, to sleep on `sleeps_on` or for something else. Its lag is bounded.
+    pub fn leave(&self, average: i64, bound: i64, sleeps_on: Option<CpuId>) {
+        let lag = average - self.vruntime.get();
+        self.vlag.set(lag.clamp(-bound, bound));
+        self.slept_on.set(sleeps_on.filter(|_| lag < 0));
+        let left = self.left();
+        self.rel_deadline.set(sleeps_on.is_none().then_some(left));
+    }
+
+    /// It comes back. Returns where it went to sleep with negative lag.
+    pub fn take_slept_on(&self) -> Option<CpuId> {
+        self.slept_on.take()
+    }
+
+    /// It has slept beside tasks whose mean is `average` now, or beside none. In the kernel it stays in the queue until it
+    /// has worked its negative lag off (`DELAY_DEQUEUE`), and begins without any after that (`DELAY_ZERO`).
+    pub fn work_off_lag(&self, average: Option<i64>) {
+        let lag = average.map_or(0, |average| {
+            (average - self.vruntime.get()).clamp(self.vlag.get(), 0)
+        });
+        self.vlag.set(lag);
+    }
+
+    /// `reweight_entity()` while it is in no queue: what is kept in virtual time stays the same service.
+    pub fn reweight(&self, old: u32, new: u32) {
+        let scaled = |time: i64| time * i64::from(old) / i64::from(new);
+        self.vlag.set(scaled(self.vlag.get()));
+        self.rel_deadline.set(self.rel_deadline.get().map(scaled));
+    }
+
+    /// `set_protect_slice()`: it is left alone until the end of its request.
+    pub fn protect(&self) {
+        self.protected.set(self.deadline.get());
+    }
+
+    /// `cancel_protect_slice()`.
+    pub fn cancel_protection(&self) {
+        self.protected.set(self.vruntime.get());
+    }
+
+    pub fn is_protected(&self) -> bool {
+        self.vruntime.get() < self.protected.get()
+    }
+
+    /// It forfeits the rest of its request.
+    pub fn forfeit(&self) {
+        self.vruntime.set(self.deadline.get());
+    }
+
+    /// It wakes after it ran on `prev`. Returns where it ran before the wakeup before.
+    pub fn wake(&self, prev: CpuId) -> Option<CpuId> {
+        self.recent_cpu.replace(Some(prev))
+    }
+
+    /// The CPU whose load its own is a part of.
+    pub fn load_cpu(&self) -> Option<CpuId> {
+        self.load_cpu.get()
+    }
+
+    /// Its load becomes a part of another CPU's, or of none. Returns whose part it was.
+    pub fn set_load_cpu(&self, cpu: Option<CpuId>) -> Option<CpuId> {
+        self.load_cpu.replace(cpu)
+    }
+}
+
+const NEVER: u64 = u64::MAX;
 
 /// A CPU's part (`struct cfs_rq`).
 pub(crate) struct FairRq {
     /// Waiting tasks in the order of their arrival.
-    pub queue: RefCell<Vec<TaskId>>,
+    queue: RefCell<Vec<TaskId>>,
     /// Virtual time that an empty queue goes on from.
-    pub zero: Cell<i64>,
-    pub ticks: Cell<u64>,
+    zero: Cell<i64>,
+    ticks: Cell<u64>,
     /// When the running task's request ends, if the timer for that is set (`hrtick_timer`); [`NEVER`]: it is not.
-    pub slice_end: Cell<u64>,
+    slice_end: Cell<u64>,
     /// Attempts to balance in a row that found nothing to move (`nr_balance_failed`).
-    pub failed: Cell<u32>,
+    failed: Cell<u32>,
     /// Of taking tasks while it is idle.
     pub attempts: Attempts,
     /// While it is idle, another CPU has found that it is to take as many waiting tasks from there (`lb_env::src_cpu`,
     /// `imbalance`).
-    pub wanted: Cell<Option<(CpuId, usize)>>,
+    wanted: Cell<Option<(CpuId, usize)>>,
     /// Whether a task of the class runs, and how much of the time one did of late, of [`CAPACITY`]. Model: `util_avg`
     /// without the part that goes with a task to another CPU.
-    pub is_busy: Cell<bool>,
-    pub busy: Average,
+    is_busy: Cell<bool>,
+    busy: Average,
     /// The weight of its tasks of late; those that sleep fade (`load_avg`).
     pub load: Average,
     /// Before that it takes no misfit.
-    pub takes_next: Cell<u64>,
+    takes_next: Cell<u64>,
     /// How much of the CPU higher classes have taken of late, of [`CAPACITY`] (`avg_rt`), …
-    pub stolen: Cell<i64>,
+    stolen: Cell<i64>,
     /// … as of this tick.
-    pub stolen_at: Cell<u64>,
+    stolen_at: Cell<u64>,
 }
 
 impl Default for FairRq {
@@ -87,9 +220,59 @@ impl Default for FairRq {
 }
 
 impl FairRq {
+    /// A task waits from now on.
+    pub fn push(&self, task: TaskId) {
+        self.queue.borrow_mut().push(task);
+    }
+
+    /// It waits no more.
+    pub fn remove(&self, task: TaskId) {
+        self.queue.borrow_mut().retain(|&other| other != task);
+    }
+
+    pub fn waiting(&self) -> Ref<'_, Vec<TaskId>> {
+        self.queue.borrow()
+    }
+
+    pub fn waits(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+
     /// Tasks that wait.
     pub fn nr_waiting(&self) -> usize {
         self.queue.borrow().len()
+    }
+
+    /// The virtual time that an empty queue goes on from.
+    pub fn zero(&self) -> i64 {
+        self.zero.get()
+    }
+
+    /// A task has left it, with this mean.
+    pub fn advance(&self, average: i64) {
+        self.zero.set(self.zero.get().max(average));
+    }
+
+    /// A tick comes. Returns how many there have been.
+    pub fn tick(&self) -> u64 {
+        let ticks = self.ticks.get() + 1;
+        self.ticks.set(ticks);
+        ticks
+    }
+
+    /// `hrtick_start()`.
+    pub fn start_slice_end(&self, end: u64) {
+        self.slice_end.set(end);
+    }
+
+    /// `hrtick_clear()`.
+    pub fn clear_slice_end(&self) {
+        self.slice_end.set(NEVER);
+    }
+
+    /// `hrtick_active()`.
+    pub fn has_slice_end(&self) -> bool {
+        self.slice_end.get() != NEVER
     }
 
     /// When the timer of the end of a slice expires, after `now`.
@@ -105,5 +288,75 @@ impl FairRq {
             self.slice_end.set(NEVER);
         }
         ends
+    }
+
+    /// Attempts to balance in a row that found nothing to move.
+    pub fn nr_failed(&self) -> u32 {
+        self.failed.get()
+    }
+
+    /// An attempt to balance has found nothing to move, or nothing to do or something to move.
+    pub fn balanced(&self, failed: bool) {
+        self.failed
+            .set(if failed { self.failed.get() + 1 } else { 0 });
+    }
+
+    /// From where it is to take tasks, and how many.
+    pub fn wanted(&self) -> Option<(CpuId, usize)> {
+        self.wanted.get()
+    }
+
+    /// It is to take `nr_tasks` from `src`.
+    pub fn want(&self, src: CpuId, nr_tasks: usize) {
+        self.wanted.set(Some((src, nr_tasks)));
+    }
+
+    /// It takes them now, or has other work.
+    pub fn take_wanted(&self) -> Option<(CpuId, usize)> {
+        self.wanted.take()
+    }
+
+    /// From `now` on a task of the class runs, or none.
+    pub fn set_busy(&self, now: u64, runs: bool) {
+        if self.is_busy.get() != runs {
+            self.busy(now);
+            self.is_busy.set(runs);
+        }
+    }
+
+    /// How much of the time a task of the class ran until `now`.
+    pub fn busy(&self, now: u64) -> u64 {
+        let level = if self.is_busy.get() { CAPACITY } else { 0 };
+        self.busy.update(now, level as u64);
+        self.busy.get()
+    }
+
+    /// Whether it may take a misfit at `now`.
+    pub fn takes_misfit(&self, now: u64) -> bool {
+        now >= self.takes_next.get()
+    }
+
+    /// It takes one, and the next one at `next` at the earliest.
+    pub fn take_misfit(&self, next: u64) {
+        self.takes_next.set(next);
+    }
+
+    /// The part of the CPU that higher classes leave, of [`CAPACITY`].
+    pub fn capacity_left(&self) -> i64 {
+        CAPACITY - self.stolen.get()
+    }
+
+    /// A tick comes while a higher class has the CPU, or none has. Model: what runs at a tick counts for all of the time
+    /// since the one before; a CPU that was idle in between had none.
+    pub fn update_stolen(&self, now: u64, period: u64, is_taken: bool) {
+        let tick = now / period;
+        let share = (period * CAPACITY as u64 / AVERAGE_NS).min(CAPACITY as u64) as i64;
+        let idle = (tick - self.stolen_at.replace(tick)).saturating_sub(1);
+        let mut stolen = self.stolen.get();
+        for _ in 0..idle.min(AVERAGE_NS / period * 8) {
+            stolen -= stolen * share / CAPACITY;
+        }
+        let now = if is_taken { CAPACITY } else { 0 };
+        self.stolen.set(stolen + (now - stolen) * share / CAPACITY);
     }
 }
