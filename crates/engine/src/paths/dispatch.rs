@@ -42,7 +42,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     #[inline]
     pub(crate) fn dsq_lock(&self, dsq: &Dsq) -> LockIx {
-        dsq.lock.get().unwrap_or_else(|| self.new_dsq_lock(dsq))
+        dsq.lock().unwrap_or_else(|| self.new_dsq_lock(dsq))
     }
 
     #[cold]
@@ -54,7 +54,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         };
         let address = schedlab_machine::address::dsq(dsq.index);
         let lock = self.new_lock(address, &name, LockClass::Dsq);
-        dsq.lock.set(Some(lock));
+        dsq.make_lock(lock);
         lock
     }
 
@@ -126,7 +126,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `task_unlink_from_dsq()`.
     fn task_unlink_from_dsq(&self, c: &Cpu, p: &Task, queue: &Dsq) {
         self.charge(c, self.machine.sched_ext.dsq_fifo_ns);
-        queue.taken_ns.set(c.this.now.get());
+        queue.take_at(c.this.now.get());
         if p.scx.is_immed() {
             return self.unlink_immed(p, queue);
         }

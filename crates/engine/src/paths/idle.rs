@@ -62,7 +62,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `check_builtin_idle_enabled()`.
     pub(crate) fn check_builtin_idle_enabled(&self) -> bool {
-        let enabled = self.idle.borrow().enabled;
+        let enabled = self.idle.borrow().is_enabled();
         if !enabled {
             self.refuse_builtin_idle();
         }
@@ -192,7 +192,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
         };
-        if idle.enabled {
+        if idle.is_enabled() {
             let (mask, flags) = if self.mutated(Mutation::NodeOfPickIgnored) {
                 ((mask + 1) % idle.nr_masks(), flags & !pick_idle::IN_NODE)
             } else {
@@ -269,7 +269,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if notify || c.curr().is_none() {
             self.sync(c);
             let mut masks = self.idle.borrow_mut();
-            if masks.enabled {
+            if masks.is_enabled() {
                 masks.update(c.id, idle);
             }
         }

@@ -37,19 +37,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Takes or releases a mutex by one atomic operation of user space, if no task has it or waits for it. Returns
     /// whether that is done.
     pub(crate) fn pi_fast_path(&self, p: &Task, mutex: ObjectId, take: bool) -> bool {
-        let act = |mutex: &mut PiMutex| {
-            let from = if take { None } else { Some(p.id) };
-            let done = mutex.owner == from && mutex.waiters.is_empty();
-            if done {
-                mutex.owner = if take { Some(p.id) } else { None };
-            }
-            done
-        };
-        let done = self.with_pi_mutex(mutex, act) == Some(true);
+        let done = self.with_pi_mutex(mutex, |mutex| mutex.exchange(p.id, take)) == Some(true);
         if done && take {
-            p.pi.holds.borrow_mut().push(mutex);
+            p.pi.acquire(mutex);
         } else if done {
-            p.pi.holds.borrow_mut().retain(|&held| held != mutex);
+            p.pi.release(mutex);
         }
         done
     }
@@ -62,7 +54,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Some(owner) = self.pi_owner(mutex) else {
             return Taking::Wrong;
         };
-        if p.pi.waits_for.get().is_none() {
+        if p.pi.waits_for().is_none() {
             if self.would_wait_for_itself(p, owner) {
                 return Taking::Deadlock;
             }
@@ -72,7 +64,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 mutex.insert(p.id, rank);
                 mutex.first().is_some_and(|(first, _)| first == p.id)
             });
-            p.pi.waits_for.set(Some(mutex));
+            p.pi.wait_for(mutex);
             if is_first == Some(true) {
                 self.adjust_prio_chain(c, mutex);
             }
@@ -86,14 +78,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The owner of such a mutex; outer `None`: it is not such a mutex.
     fn pi_owner(&self, mutex: ObjectId) -> Option<Option<TaskId>> {
-        self.with_pi_mutex(mutex, |mutex| mutex.owner)
+        self.with_pi_mutex(mutex, |mutex| mutex.owner())
     }
 
     /// Whether a chain of owners that wait for each other leads from `owner` to `p` (`RT_MUTEX_FULL_CHAINWALK`). It
     /// has an end, since no task is let into a circle.
     fn would_wait_for_itself(&self, p: &Task, owner: Option<TaskId>) -> bool {
         let next = |&task: &TaskId| {
-            let mutex = self.task(task).pi.waits_for.get()?;
+            let mutex = self.task(task).pi.waits_for()?;
             self.pi_owner(mutex).flatten()
         };
         std::iter::successors(owner, next).any(|task| task == p.id)
@@ -103,8 +95,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let rank = p.rank();
         let takes = self.with_pi_mutex(mutex, |mutex| mutex.try_take(p.id, rank)) == Some(true);
         if takes {
-            p.pi.waits_for.set(None);
-            p.pi.holds.borrow_mut().push(mutex);
+            p.pi.acquire(mutex);
         }
         takes
     }
@@ -112,16 +103,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `futex_unlock_pi()`: the priority that came with the mutex goes, and the most urgent waiter is woken to take
     /// it. Returns whether it is such a mutex, and the task to wake.
     pub(crate) fn pi_unlock(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Option<Option<TaskId>> {
-        let next = self.with_pi_mutex(mutex, |mutex| {
-            // EPERM for a task that does not have it.
-            let held = mutex.owner == Some(p.id);
-            held.then(|| {
-                mutex.owner = None;
-                mutex.first().map(|(first, _)| first)
-            })
-        })?;
+        let next = self.with_pi_mutex(mutex, |mutex| mutex.release(p.id))?;
         let Some(next) = next else { return Some(None) };
-        p.pi.holds.borrow_mut().retain(|&held| held != mutex);
+        p.pi.release(mutex);
         if next.is_some() {
             self.adjust_prio(c, p);
         }
@@ -130,13 +114,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `exit_pi_state_list()`: what a task holds when it ends.
     pub(crate) fn pi_held(&self, p: &Task) -> Option<ObjectId> {
-        p.pi.holds.borrow().last().copied()
+        p.pi.holds().last().copied()
     }
 
     /// Returns the priority that `p` inherits if its `own` attributes are these, from the most urgent waiter for its
     /// mutexes (`__rt_effective_prio()`).
     pub(crate) fn inherited_by(&self, p: &Task, own: &Attributes) -> Inherited {
-        let holds = p.pi.holds.borrow();
+        let holds = p.pi.holds();
         let first = |&mutex: &ObjectId| self.with_pi_mutex(mutex, |mutex| mutex.first()).flatten();
         let top = holds.iter().filter_map(first).min_by_key(|&(_, rank)| rank);
         let Some((waiter, Rank(prio, deadline))) = top else {
@@ -173,19 +157,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let holder = self.task(owner);
             self.adjust_prio(c, holder);
             // It may have gone on meanwhile, and waits for something else, or for nothing.
-            let Some(mutex) = holder.pi.waits_for.get() else {
+            let Some(mutex) = holder.pi.waits_for() else {
                 return;
             };
             let rank = holder.rank();
             let found = self.with_pi_mutex(mutex, |mutex| {
                 let before = mutex.first();
-                let mut waiters = mutex.waiters.iter();
-                let known = waiters.find(|&&(waiter, _)| waiter == owner).copied();
-                if known.is_some_and(|(_, known)| known != rank) {
-                    mutex.remove(owner);
-                    mutex.insert(owner, rank);
-                }
-                (mutex.owner, before, mutex.first())
+                mutex.rerank(owner, rank);
+                (mutex.owner(), before, mutex.first())
             });
             let Some((holder, before, first)) = found else {
                 return;

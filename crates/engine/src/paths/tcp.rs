@@ -186,7 +186,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 });
             } else if reader.is_none() {
                 self.delay_ack(c, object, flow, now, ATO_NS);
-            } else if flow.ack_due.is_none() {
+            } else if !flow.delays_ack() {
                 self.delay_ack(c, object, flow, now, PREQUEUE_NS);
             }
             reader
@@ -239,12 +239,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             _ => now + ns,
         };
-        if flow.ack_due.is_some_and(|earlier| earlier <= due) {
-            return;
-        }
-        flow.ack_due = Some(due);
-        if flow.timer_at.is_none_or(|at| at > due) {
-            if flow.timer_at.replace(due).is_none() {
+        if let Some(was_set) = flow.delay_ack(due) {
+            if !was_set {
                 self.population.add_timer();
             }
             self.set_timer(Timer::Ack(object), c.id, due);
@@ -258,10 +254,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         cpu: CpuId,
         time: u64,
     ) -> Option<CpuId> {
-        let due = self.with_flow(object, |_, flow| {
-            flow.timer_at = flow.ack_due.filter(|&due| due > time);
-            flow.ack_due
-        });
+        let due = self.with_flow(object, |_, flow| flow.timer_expires(time));
         let cpu = self.online_or_other(cpu);
         match due {
             None => {
@@ -287,13 +280,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 return;
             };
             self.population.remove_timer();
-            let is_due = self.with_flow(object, |_, flow| {
-                let is_due = flow.ack_due.is_some_and(|due| due <= c.this.now.get());
-                if is_due {
-                    flow.ack_is_late();
-                }
-                is_due
-            });
+            let now = c.this.now.get();
+            let is_due = self.with_flow(object, |_, flow| flow.ack_is_late(now));
             if is_due {
                 self.net_rx(
                     c,

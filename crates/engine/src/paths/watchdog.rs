@@ -85,7 +85,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             true => "the global DSQ".to_owned(),
             false => format!("DSQ {}", queue.id()),
         };
-        let taken = match queue.taken_ns.get() {
+        let taken = match queue.taken_ns() {
             0 => "from which no CPU has taken a task yet".to_owned(),
             at => format!(
                 "from which no CPU has taken a task for {}",

@@ -91,12 +91,12 @@ pub(crate) struct Dsq {
     pub index: u32,
     id: Cell<u64>,
     /// Its lock, once it has been used.
-    pub lock: Cell<Option<LockIx>>,
+    lock: Cell<Option<LockIx>>,
     nr: Cell<u32>,
     /// Tasks inserted so far.
     seq: Cell<u32>,
     /// When a task was taken from it last, in ns; 0 = never.
-    pub taken_ns: Cell<u64>,
+    taken_ns: Cell<u64>,
     /// The list of those that are in it by their turn.
     head: Cell<u32>,
     tail: Cell<u32>,
@@ -124,6 +124,27 @@ impl Dsq {
             earliest: Cell::new(NIL),
             sorted: RefCell::default(),
         }
+    }
+
+    #[inline]
+    pub fn lock(&self) -> Option<LockIx> {
+        self.lock.get()
+    }
+
+    /// Its lock is used for the first time.
+    pub fn make_lock(&self, lock: LockIx) {
+        self.lock.set(Some(lock));
+    }
+
+    /// A task is taken from it at `now`.
+    #[inline]
+    pub fn take_at(&self, now: u64) {
+        self.taken_ns.set(now);
+    }
+
+    /// When a task was taken from it last, in ns; 0 = never.
+    pub fn taken_ns(&self) -> u64 {
+        self.taken_ns.get()
     }
 
     #[inline]

@@ -15,7 +15,7 @@ struct Masks {
 
 /// The idle masks and what they need to know of the machine.
 pub(crate) struct IdleMasks {
-    pub enabled: bool,
+    enabled: bool,
     per_node: bool,
     has_smt: bool,
     masks: Vec<Masks>,
@@ -143,6 +143,12 @@ impl IdleMasks {
         self.topo_llc = llc_weight(first) < nr_online;
         let mismatch = online.iter().any(|cpu| llc_weight(cpu) != numa_weight(cpu));
         self.topo_numa = !self.per_node && numa_weight(first) < nr_online && mismatch;
+    }
+
+    /// `scx_builtin_idle_enabled`.
+    #[inline]
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
     }
 
     /// One pair of masks for each node (`SCX_OPS_BUILTIN_IDLE_PER_NODE`).

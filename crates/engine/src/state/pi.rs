@@ -1,6 +1,6 @@
 //! Priority inheritance: mutexes with their waiters, and the priority that a task inherits from its waiters.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 
 use schedlab_trace::TaskId;
 use schedlab_workload::{ObjectId, Reservation};
@@ -19,9 +19,35 @@ pub(crate) enum Inherited {
 #[derive(Default)]
 pub(crate) struct Holder {
     /// The mutex that it waits for (`pi_blocked_on`).
-    pub waits_for: Cell<Option<ObjectId>>,
+    waits_for: Cell<Option<ObjectId>>,
     /// Those that it holds, in the order in which it took them.
-    pub holds: RefCell<Vec<ObjectId>>,
+    holds: RefCell<Vec<ObjectId>>,
+}
+
+impl Holder {
+    /// It waits for `mutex`.
+    pub fn wait_for(&self, mutex: ObjectId) {
+        self.waits_for.set(Some(mutex));
+    }
+
+    pub fn waits_for(&self) -> Option<ObjectId> {
+        self.waits_for.get()
+    }
+
+    /// It has got `mutex`.
+    pub fn acquire(&self, mutex: ObjectId) {
+        self.waits_for.set(None);
+        self.holds.borrow_mut().push(mutex);
+    }
+
+    /// It has let go of `mutex`.
+    pub fn release(&self, mutex: ObjectId) {
+        self.holds.borrow_mut().retain(|&held| held != mutex);
+    }
+
+    pub fn holds(&self) -> Ref<'_, Vec<ObjectId>> {
+        self.holds.borrow()
+    }
 }
 
 /// How urgent a waiter is (`struct rt_waiter_node`): the priority, and among deadline tasks the deadline; less goes
@@ -46,12 +72,49 @@ impl Rank {
 #[derive(Default)]
 pub(crate) struct PiMutex {
     /// `None` with waiters: it was released, and the first of them has been woken to take it.
-    pub owner: Option<TaskId>,
+    owner: Option<TaskId>,
     /// The most urgent first, equals in the order in which they came. The rank is the last reported one.
-    pub waiters: Vec<(TaskId, Rank)>,
+    waiters: Vec<(TaskId, Rank)>,
 }
 
 impl PiMutex {
+    pub fn owner(&self) -> Option<TaskId> {
+        self.owner
+    }
+
+    /// Makes `task` its owner, or no longer, by one atomic operation of user space: if no task has it, or `task` does, and
+    /// none waits for it. Returns whether that is done.
+    pub fn exchange(&mut self, task: TaskId, take: bool) -> bool {
+        let (from, to) = match take {
+            true => (None, Some(task)),
+            false => (Some(task), None),
+        };
+        let done = self.owner == from && self.waiters.is_empty();
+        if done {
+            self.owner = to;
+        }
+        done
+    }
+
+    /// `task` lets go of it. Returns who is to be woken to take it; outer `None`: it does not have it (EPERM).
+    pub fn release(&mut self, task: TaskId) -> Option<Option<TaskId>> {
+        if self.owner != Some(task) {
+            return None;
+        }
+        self.owner = None;
+        Some(self.first().map(|(first, _)| first))
+    }
+
+    /// A task, if it waits, has this rank now.
+    pub fn rerank(&mut self, task: TaskId, rank: Rank) {
+        let mut waiters = self.waiters.iter();
+        let known = waiters.find(|&&(waiter, _)| waiter == task);
+        if known.is_some_and(|&(_, known)| known != rank) {
+            self.remove(task);
+            self.insert(task, rank);
+        }
+    }
+
     pub fn first(&self) -> Option<(TaskId, Rank)> {
         self.waiters.first().copied()
     }
@@ -61,7 +124,7 @@ impl PiMutex {
         self.waiters.insert(at, (task, rank));
     }
 
-    pub fn remove(&mut self, task: TaskId) {
+    fn remove(&mut self, task: TaskId) {
         self.waiters.retain(|&(waiter, _)| waiter != task);
     }
 

@@ -57,9 +57,9 @@ pub(crate) struct Flow {
     /// When a segment last arrived.
     lrcvtime: Option<u64>,
     /// When the acknowledgement that is delayed goes at the latest.
-    pub ack_due: Option<u64>,
+    ack_due: Option<u64>,
     /// When its timer expires.
-    pub timer_at: Option<u64>,
+    timer_at: Option<u64>,
 }
 
 impl Flow {
@@ -187,8 +187,34 @@ impl Flow {
         self.snd_wnd_end = self.snd_wnd_end.max(window_end);
     }
 
-    /// The time of a delayed acknowledgement has come (`tcp_delack_timer()`).
-    pub fn ack_is_late(&mut self) {
-        self.pingpong = false;
+    /// Whether an acknowledgement is delayed.
+    pub fn delays_ack(&self) -> bool {
+        self.ack_due.is_some()
+    }
+
+    /// `tcp_send_delayed_ack()`: an acknowledgement goes at `due` at the latest. Returns whether the timer is to be set to
+    /// that, and if so, whether it was set before.
+    pub fn delay_ack(&mut self, due: u64) -> Option<bool> {
+        if self.ack_due.is_some_and(|earlier| earlier <= due) {
+            return None;
+        }
+        self.ack_due = Some(due);
+        let is_later = self.timer_at.is_none_or(|at| at > due);
+        is_later.then(|| self.timer_at.replace(due).is_some())
+    }
+
+    /// The timer expires at `time`. Returns when the acknowledgement is due; if later, the timer is to be set to that.
+    pub fn timer_expires(&mut self, time: u64) -> Option<u64> {
+        self.timer_at = self.ack_due.filter(|&due| due > time);
+        self.ack_due
+    }
+
+    /// `tcp_delack_timer()`. Returns whether the time of an acknowledgement has come by `now`.
+    pub fn ack_is_late(&mut self, now: u64) -> bool {
+        let is_due = self.ack_due.is_some_and(|due| due <= now);
+        if is_due {
+            self.pingpong = false;
+        }
+        is_due
     }
 }
