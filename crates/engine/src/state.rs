@@ -1,4 +1,30 @@
 //! State of a run: data that knows no executor.
+//!
+//! The fields of a part are its own. Others read them and change them by its functions; [`reads`] and [`sets`] make those
+//! of them that do nothing else.
+
+/// Makes functions that return what a cell holds, `name: Type`, or `name of cell: Type` if the cell has another name.
+macro_rules! reads {
+    ($($name:ident $(of $cell:ident)?: $type:ty),* $(,)?) => { $(reads! { @ $name $($cell)?, $type })* };
+    (@ $name:ident, $type:ty) => { reads! { @ $name $name, $type } };
+    (@ $name:ident $cell:ident, $type:ty) => {
+        #[inline(always)]
+        pub fn $name(&self) -> $type {
+            self.$cell.get()
+        }
+    };
+}
+
+/// Makes functions that set a cell, `name(arguments): cell = value;` each: the transitions that a part can make.
+macro_rules! sets {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*): $cell:ident = $value:expr;)*) => {
+        $($(#[$doc])*
+        #[inline(always)]
+        pub fn $name(&self, $($arg: $type),*) {
+            self.$cell.set($value);
+        })*
+    };
+}
 
 pub(crate) mod account;
 pub(crate) mod affinity;

@@ -27,9 +27,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// It is forked at `now`.
-    pub fn fork(&self, now: u64) {
-        self.forked_at.set(now);
+    sets! {
+        /// It is forked at `now`.
+        fork(now: u64): forked_at = now;
+        /// `select_task_rq_scx()` was told `cpu`.
+        select(cpu: i32): selected_cpu = cpu;
     }
 
     /// `account_process_tick()`: a tick meets it, in user mode or not.
@@ -74,11 +76,6 @@ impl Account {
         if is_runnable {
             self.enqueue(now);
         }
-    }
-
-    /// `select_task_rq_scx()` was told `cpu`.
-    pub fn select(&self, cpu: i32) {
-        self.selected_cpu.set(cpu);
     }
 
     /// Returns the fields that have their values from here.

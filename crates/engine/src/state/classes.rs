@@ -12,27 +12,11 @@ pub(crate) struct Classes {
 }
 
 impl Classes {
-    #[inline(always)]
-    pub fn has_fair(&self) -> bool {
-        self.fair.get()
-    }
+    reads! { has_fair of fair: bool, has_rt of rt: bool, has_dl of dl: bool }
 
-    #[inline(always)]
-    pub fn has_rt(&self) -> bool {
-        self.rt.get()
-    }
-
-    #[inline(always)]
-    pub fn has_dl(&self) -> bool {
-        self.dl.get()
-    }
-
-    pub fn use_fair(&self) {
-        self.fair.set(true);
-    }
-
-    pub fn use_rt(&self) {
-        self.rt.set(true);
+    sets! {
+        use_fair(): fair = true;
+        use_rt(): rt = true;
     }
 
     pub fn use_dl(&self) {

@@ -105,10 +105,12 @@ pub(crate) struct Cpu {
     pub cache: CacheIx,
     /// Its run queue's lock, once that has been taken.
     rq_lock: Cell<Option<LockIx>>,
+    /// The task that runs here, `None` if it is the idle task (`rq->curr`).
     curr: Cell<Option<TaskId>>,
     /// Tasks on this run queue, the running one included.
     nr_running: Cell<u32>,
     mode: Cell<CpuMode>,
+    /// The event for which it waits, or waited last.
     wait: Cell<Wait>,
     lock_path: Cell<LockPath>,
     /// What it waited for has come to its end; an interrupt did not come before.
@@ -157,6 +159,34 @@ pub(crate) struct Cpu {
 const _: () = assert!(std::mem::offset_of!(Cpu, scx) + ScxRq::HOT_BYTES <= 128);
 
 impl Cpu {
+    reads! {
+        nr_running: u32, next_class: Class, curr: Option<TaskId>, mode: CpuMode, lock_path: LockPath,
+        rq_lock: Option<LockIx>, waits_for of wait: Wait, went_on of woken_by_main: bool,
+    }
+
+    sets! {
+        /// That is `class` now: it has been chosen, or is above what was to run.
+        set_next_class(class: Class): next_class = class;
+        /// It is to schedule anew as soon as it has chosen.
+        mark_when_chosen(): mark_next = true;
+        /// It begins to sleep.
+        begin_idle(): was_idle = true;
+        /// `context_switch()` to `next`.
+        switch_to(next: Option<TaskId>): curr = next;
+        /// It is about to run `next`, or does now (`None`).
+        choose(next: Option<TaskId>): chosen = next;
+        /// Its run queue's lock is taken for the first time.
+        make_rq_lock(lock: LockIx): rq_lock = Some(lock);
+        /// It spins for `lock`.
+        spin_for(lock: LockIx): spin = Spin::Lock(lock);
+        /// It spins until `task` is off its CPU.
+        await_off_cpu(task: TaskId): spin = Spin::OffCpu(task);
+        /// What it spins for has come.
+        end_spin(): spin = Spin::Nothing;
+        /// It is about to wait for `event`, or has waited and is in the kernel ([`Wait::Resume`]).
+        wait_for(event: Wait): wait = event;
+    }
+
     pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
         Cpu {
             id,
@@ -269,23 +299,6 @@ impl Cpu {
         self.nr_running.set(self.nr_running.get() - 1);
     }
 
-    #[inline(always)]
-    pub fn nr_running(&self) -> u32 {
-        self.nr_running.get()
-    }
-
-    /// The class that is to run here, as far as is known.
-    #[inline(always)]
-    pub fn next_class(&self) -> Class {
-        self.next_class.get()
-    }
-
-    /// That is `class` now: it has been chosen, or is above what was to run.
-    #[inline(always)]
-    pub fn set_next_class(&self, class: Class) {
-        self.next_class.set(class);
-    }
-
     /// `rq_modified_begin()`: `class` is asked for a task. What comes to a higher class from now on raises it again.
     #[inline(always)]
     pub fn rq_modified_begin(&self, class: Class) {
@@ -300,11 +313,6 @@ impl Cpu {
         self.next_class.get() > class
     }
 
-    /// It is to schedule anew as soon as it has chosen.
-    pub fn mark_when_chosen(&self) {
-        self.mark_next.set(true);
-    }
-
     /// It has chosen: a mark that was to come then comes.
     #[inline(always)]
     pub fn mark_if_told(&self) {
@@ -313,27 +321,10 @@ impl Cpu {
         }
     }
 
-    /// It begins to sleep.
-    pub fn begin_idle(&self) {
-        self.was_idle.set(true);
-    }
-
     /// It is awake. Returns whether it has slept.
     #[inline(always)]
     pub fn end_idle(&self) -> bool {
         self.was_idle.replace(false)
-    }
-
-    /// The task that runs here, `None` if it is the idle task (`rq->curr`).
-    #[inline(always)]
-    pub fn curr(&self) -> Option<TaskId> {
-        self.curr.get()
-    }
-
-    /// `context_switch()` to `next`.
-    #[inline(always)]
-    pub fn switch_to(&self, next: Option<TaskId>) {
-        self.curr.set(next);
     }
 
     /// `switch_mm()`. Returns whether it used another address space before.
@@ -342,20 +333,9 @@ impl Cpu {
         self.last_mm.replace(Some(mm)) != Some(mm)
     }
 
-    /// It is about to run `next`, or does now (`None`).
-    #[inline(always)]
-    pub fn choose(&self, next: Option<TaskId>) {
-        self.chosen.set(next);
-    }
-
     /// Whether it is about to run `task`.
     pub fn has_chosen(&self, task: TaskId) -> bool {
         self.chosen.get() == Some(task)
-    }
-
-    #[inline(always)]
-    pub fn mode(&self) -> CpuMode {
-        self.mode.get()
     }
 
     /// It spends its time on `mode` now. Returns what it was.
@@ -364,30 +344,10 @@ impl Cpu {
         self.mode.replace(mode)
     }
 
-    #[inline(always)]
-    pub fn lock_path(&self) -> LockPath {
-        self.lock_path.get()
-    }
-
     /// Locks are taken on behalf of `path` now. Returns what it was.
     #[inline(always)]
     pub fn enter_lock_path(&self, path: LockPath) -> LockPath {
         self.lock_path.replace(path)
-    }
-
-    #[inline(always)]
-    pub fn rq_lock(&self) -> Option<LockIx> {
-        self.rq_lock.get()
-    }
-
-    /// Its run queue's lock is taken for the first time.
-    pub fn make_rq_lock(&self, lock: LockIx) {
-        self.rq_lock.set(Some(lock));
-    }
-
-    /// It spins for `lock`.
-    pub fn spin_for(&self, lock: LockIx) {
-        self.spin.set(Spin::Lock(lock));
     }
 
     pub fn spins_for(&self) -> Option<LockIx> {
@@ -397,30 +357,8 @@ impl Cpu {
         }
     }
 
-    /// It spins until `task` is off its CPU.
-    pub fn await_off_cpu(&self, task: TaskId) {
-        self.spin.set(Spin::OffCpu(task));
-    }
-
     pub fn awaits_off_cpu(&self, task: TaskId) -> bool {
         self.spin.get() == Spin::OffCpu(task)
-    }
-
-    /// What it spins for has come.
-    pub fn end_spin(&self) {
-        self.spin.set(Spin::Nothing);
-    }
-
-    /// The event for which it waits, or waited last.
-    #[inline(always)]
-    pub fn waits_for(&self) -> Wait {
-        self.wait.get()
-    }
-
-    /// It is about to wait for `event`, or has waited and is in the kernel ([`Wait::Resume`]).
-    #[inline(always)]
-    pub fn wait_for(&self, event: Wait) {
-        self.wait.set(event);
     }
 
     /// It goes on at `time`, at which what it waited for comes to its end.
@@ -435,12 +373,6 @@ impl Cpu {
     pub fn interrupt(&self, time: u64) {
         self.this.now.set(self.this.now.get().max(time));
         self.woken_by_main.set(false);
-    }
-
-    /// Whether it went on at that end.
-    #[inline(always)]
-    pub fn went_on(&self) -> bool {
-        self.woken_by_main.get()
     }
 
     /// It is in the midst of a path of the kernel.

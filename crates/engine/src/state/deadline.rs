@@ -32,8 +32,17 @@ pub(crate) struct Entity {
 }
 
 impl Entity {
-    pub fn deadline(&self) -> u64 {
-        self.deadline.get()
+    reads! { deadline: u64, is_throttled of throttled: bool, is_queued of queued: bool, runs: bool, bandwidth: u64 }
+
+    sets! {
+        throttle(): throttled = true;
+        /// It gives the rest of its runtime away.
+        yields(): yielded = true;
+        /// It has left the class.
+        forget_yield(): yielded = false;
+        enqueue(): queued = true;
+        /// It is switched in, or out.
+        set_runs(runs: bool): runs = runs;
     }
 
     /// The rest of its runtime, if any is left.
@@ -111,54 +120,14 @@ impl Entity {
         !self.missed.replace(true)
     }
 
-    pub fn throttle(&self) {
-        self.throttled.set(true);
-    }
-
     /// It has runtime again, or is not bound to it any more. Returns whether it was throttled.
     pub fn unthrottle(&self) -> bool {
         self.throttled.replace(false)
     }
 
-    pub fn is_throttled(&self) -> bool {
-        self.throttled.get()
-    }
-
-    /// It gives the rest of its runtime away.
-    pub fn yields(&self) {
-        self.yielded.set(true);
-    }
-
-    /// It has left the class.
-    pub fn forget_yield(&self) {
-        self.yielded.set(false);
-    }
-
-    pub fn enqueue(&self) {
-        self.queued.set(true);
-    }
-
     /// Returns whether it was on the queue, or ran.
     pub fn dequeue(&self) -> bool {
         self.queued.replace(false)
-    }
-
-    pub fn is_queued(&self) -> bool {
-        self.queued.get()
-    }
-
-    /// It is switched in, or out.
-    pub fn set_runs(&self, runs: bool) {
-        self.runs.set(runs);
-    }
-
-    pub fn runs(&self) -> bool {
-        self.runs.get()
-    }
-
-    /// Its share of the machine's bandwidth.
-    pub fn bandwidth(&self) -> u64 {
-        self.bandwidth.get()
     }
 }
 

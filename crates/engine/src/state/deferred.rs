@@ -22,10 +22,11 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// There may be something to do.
-    #[inline(always)]
-    pub fn any(&self) -> bool {
-        self.any.get()
+    reads! { any: bool, waits_for_balance of at_balance: bool }
+
+    sets! {
+        /// It is to be done at the end of this schedule().
+        wait_for_balance(): at_balance = true;
     }
 
     /// Nothing is there that [`Deferred::any`] does not tell of.
@@ -82,16 +83,6 @@ impl Deferred {
 
     pub fn next_reenq_user(&self) -> Option<(u32, u64)> {
         self.reenq_users.borrow_mut().pop_front()
-    }
-
-    /// It is to be done at the end of this schedule().
-    pub fn wait_for_balance(&self) {
-        self.at_balance.set(true);
-    }
-
-    #[inline(always)]
-    pub fn waits_for_balance(&self) -> bool {
-        self.at_balance.get()
     }
 
     /// That end has come. Returns whether it was waited for.

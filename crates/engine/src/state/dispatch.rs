@@ -24,10 +24,14 @@ pub(crate) struct Dispatch {
 }
 
 impl Dispatch {
-    /// The op is called.
-    #[inline]
-    pub fn begin(&self) {
-        self.nr_tasks.set(0);
+    reads! { inserting: Option<TaskId> }
+
+    sets! {
+        /// The op is called.
+        begin(): nr_tasks = 0;
+        /// An insertion of `task`, the op's or another one, is carried out from now on.
+        begin_insertion(task: TaskId): inserting = Some(task);
+        end_insertion(): inserting = None;
     }
 
     /// It has dispatched so many tasks more.
@@ -74,20 +78,5 @@ impl Dispatch {
     pub fn flushed(&self, nr_tasks: u32) {
         self.count(nr_tasks);
         self.buf.borrow_mut().clear();
-    }
-
-    /// An insertion of `task`, the op's or another one, is carried out from now on.
-    #[inline]
-    pub fn begin_insertion(&self, task: TaskId) {
-        self.inserting.set(Some(task));
-    }
-
-    #[inline]
-    pub fn end_insertion(&self) {
-        self.inserting.set(None);
-    }
-
-    pub fn inserting(&self) -> Option<TaskId> {
-        self.inserting.get()
     }
 }

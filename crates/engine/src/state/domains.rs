@@ -176,13 +176,10 @@ impl Llc {
 }
 
 impl Group {
-    /// Whether a balance within it has left tasks waiting that may not run where there is room.
-    pub fn is_imbalanced(&self) -> bool {
-        self.is_imbalanced.get()
-    }
+    reads! { is_imbalanced: bool }
 
-    pub fn set_imbalanced(&self, is_imbalanced: bool) {
-        self.is_imbalanced.set(is_imbalanced);
+    sets! {
+        set_imbalanced(is_imbalanced: bool): is_imbalanced = is_imbalanced;
     }
 
     pub fn new(topology: &Topology, cpus: impl Iterator<Item = CpuId>) -> Group {
@@ -217,24 +214,19 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub fn due(&self) -> u64 {
-        self.due.get()
-    }
+    reads! { due: u64 }
 
-    /// It looks next at `time`.
-    pub fn set_due(&self, time: u64) {
-        self.due.set(time);
+    sets! {
+        /// It looks next at `time`.
+        set_due(time: u64): due = time;
+        /// There was nothing to do, or it has been done.
+        succeed(): failed = 0;
     }
 
     /// Nothing waits where there is most to do. Returns how often that was so in a row.
     pub fn fail(&self) -> u32 {
         self.failed.set(self.failed.get() + 1);
         self.failed.get()
-    }
-
-    /// There was nothing to do, or it has been done.
-    pub fn succeed(&self) {
-        self.failed.set(0);
     }
 }
 

@@ -92,6 +92,7 @@ pub(crate) struct Dsq {
     id: Cell<u64>,
     /// Its lock, once it has been used.
     lock: Cell<Option<LockIx>>,
+    /// How many tasks are in it.
     nr: Cell<u32>,
     /// Tasks inserted so far.
     seq: Cell<u32>,
@@ -106,6 +107,15 @@ pub(crate) struct Dsq {
 }
 
 impl Dsq {
+    reads! { lock: Option<LockIx>, taken_ns: u64, id: u64, nr: u32 }
+
+    sets! {
+        /// Its lock is used for the first time.
+        make_lock(lock: LockIx): lock = Some(lock);
+        /// A task is taken from it at `now`.
+        take_at(now: u64): taken_ns = now;
+    }
+
     /// The local DSQ of a CPU.
     pub fn local(cpu: CpuId) -> Self {
         Dsq::new(cpu.0, dsq_id::LOCAL)
@@ -126,32 +136,6 @@ impl Dsq {
         }
     }
 
-    #[inline]
-    pub fn lock(&self) -> Option<LockIx> {
-        self.lock.get()
-    }
-
-    /// Its lock is used for the first time.
-    pub fn make_lock(&self, lock: LockIx) {
-        self.lock.set(Some(lock));
-    }
-
-    /// A task is taken from it at `now`.
-    #[inline]
-    pub fn take_at(&self, now: u64) {
-        self.taken_ns.set(now);
-    }
-
-    /// When a task was taken from it last, in ns; 0 = never.
-    pub fn taken_ns(&self) -> u64 {
-        self.taken_ns.get()
-    }
-
-    #[inline]
-    pub fn id(&self) -> u64 {
-        self.id.get()
-    }
-
     pub fn is_builtin(&self) -> bool {
         self.id() & dsq_id::FLAG_BUILTIN != 0
     }
@@ -160,12 +144,6 @@ impl Dsq {
     pub fn tasks<'a>(&'a self, nodes: &'a impl Nodes) -> impl Iterator<Item = TaskId> + 'a {
         let next = |&task: &TaskId| self.next(nodes.node(task.0));
         std::iter::successors(self.first(), next)
-    }
-
-    /// How many tasks are in it.
-    #[inline]
-    pub fn nr(&self) -> u32 {
-        self.nr.get()
     }
 
     #[inline]

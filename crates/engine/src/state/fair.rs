@@ -26,24 +26,26 @@ pub(crate) struct Entity {
     slept_on: Cell<Option<CpuId>>,
     /// The rest of its request, in virtual time, when it left its queue other than to sleep (`rel_deadline`).
     rel_deadline: Cell<Option<i64>>,
+    /// It has been placed in a queue before.
     started: Cell<bool>,
+    /// When it last ran.
     last_ran: Cell<u64>,
     /// Where it ran before it woke up the last time (`recent_used_cpu`).
     recent_cpu: Cell<Option<CpuId>>,
     /// Its weight while it could run, 0 while it slept, averaged (`sched_avg::load_avg`), and the CPU whose load it is a part of.
     pub load: Average,
+    /// The CPU whose load its own is a part of.
     load_cpu: Cell<Option<CpuId>>,
     /// Where cores differ in capacity.
     pub utilisation: Utilisation,
 }
 
 impl Entity {
-    pub fn vruntime(&self) -> i64 {
-        self.vruntime.get()
-    }
+    reads! { vruntime: i64, deadline: i64, has_started of started: bool, last_ran: u64, load_cpu: Option<CpuId> }
 
-    pub fn deadline(&self) -> i64 {
-        self.deadline.get()
+    sets! {
+        /// It runs at `now`.
+        set_last_ran(now: u64): last_ran = now;
     }
 
     /// The rest of its request, in virtual time.
@@ -54,21 +56,6 @@ impl Entity {
     /// Whether it has had no more than its share, where the mean of the queue is `average`.
     pub fn is_eligible(&self, average: i64) -> bool {
         self.vruntime.get() <= average
-    }
-
-    /// It has been placed in a queue before.
-    pub fn has_started(&self) -> bool {
-        self.started.get()
-    }
-
-    /// When it last ran.
-    pub fn last_ran(&self) -> u64 {
-        self.last_ran.get()
-    }
-
-    /// It runs at `now`.
-    pub fn set_last_ran(&self, now: u64) {
-        self.last_ran.set(now);
     }
 
     /// It has run for the virtual time `passed`. Returns whether its request is used up, or has lasted as long as it was to
@@ -156,11 +143,6 @@ impl Entity {
         self.recent_cpu.replace(Some(prev))
     }
 
-    /// The CPU whose load its own is a part of.
-    pub fn load_cpu(&self) -> Option<CpuId> {
-        self.load_cpu.get()
-    }
-
     /// Its load becomes a part of another CPU's, or of none. Returns whose part it was.
     pub fn set_load_cpu(&self, cpu: Option<CpuId>) -> Option<CpuId> {
         self.load_cpu.replace(cpu)
@@ -220,6 +202,19 @@ impl Default for FairRq {
 }
 
 impl FairRq {
+    reads! { zero: i64, nr_failed of failed: u32, wanted: Option<(CpuId, usize)> }
+
+    sets! {
+        /// `hrtick_start()`.
+        start_slice_end(end: u64): slice_end = end;
+        /// `hrtick_clear()`.
+        clear_slice_end(): slice_end = NEVER;
+        /// It is to take `nr_tasks` from `src`.
+        want(src: CpuId, nr_tasks: usize): wanted = Some((src, nr_tasks));
+        /// It takes one, and the next one at `next` at the earliest.
+        take_misfit(next: u64): takes_next = next;
+    }
+
     /// A task waits from now on.
     pub fn push(&self, task: TaskId) {
         self.queue.borrow_mut().push(task);
@@ -243,11 +238,6 @@ impl FairRq {
         self.queue.borrow().len()
     }
 
-    /// The virtual time that an empty queue goes on from.
-    pub fn zero(&self) -> i64 {
-        self.zero.get()
-    }
-
     /// A task has left it, with this mean.
     pub fn advance(&self, average: i64) {
         self.zero.set(self.zero.get().max(average));
@@ -258,16 +248,6 @@ impl FairRq {
         let ticks = self.ticks.get() + 1;
         self.ticks.set(ticks);
         ticks
-    }
-
-    /// `hrtick_start()`.
-    pub fn start_slice_end(&self, end: u64) {
-        self.slice_end.set(end);
-    }
-
-    /// `hrtick_clear()`.
-    pub fn clear_slice_end(&self) {
-        self.slice_end.set(NEVER);
     }
 
     /// `hrtick_active()`.
@@ -290,25 +270,10 @@ impl FairRq {
         ends
     }
 
-    /// Attempts to balance in a row that found nothing to move.
-    pub fn nr_failed(&self) -> u32 {
-        self.failed.get()
-    }
-
     /// An attempt to balance has found nothing to move, or nothing to do or something to move.
     pub fn balanced(&self, failed: bool) {
         self.failed
             .set(if failed { self.failed.get() + 1 } else { 0 });
-    }
-
-    /// From where it is to take tasks, and how many.
-    pub fn wanted(&self) -> Option<(CpuId, usize)> {
-        self.wanted.get()
-    }
-
-    /// It is to take `nr_tasks` from `src`.
-    pub fn want(&self, src: CpuId, nr_tasks: usize) {
-        self.wanted.set(Some((src, nr_tasks)));
     }
 
     /// It takes them now, or has other work.
@@ -334,11 +299,6 @@ impl FairRq {
     /// Whether it may take a misfit at `now`.
     pub fn takes_misfit(&self, now: u64) -> bool {
         now >= self.takes_next.get()
-    }
-
-    /// It takes one, and the next one at `next` at the earliest.
-    pub fn take_misfit(&self, next: u64) {
-        self.takes_next.set(next);
     }
 
     /// The part of the CPU that higher classes leave, of [`CAPACITY`].

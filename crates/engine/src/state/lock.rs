@@ -23,6 +23,7 @@ pub(crate) struct Lock {
     free_from: Cell<u64>,
     /// The number of its holder, or [`NOBODY`]: comparing it takes one instruction.
     holder: Cell<u32>,
+    /// Since when its holder has had it.
     acquired_at: Cell<u64>,
     /// In the order of arrival.
     spinners: RefCell<Vec<CpuId>>,
@@ -49,6 +50,12 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
+    reads! { big_kernel_lock: Option<LockIx> }
+
+    sets! {
+        set_big_kernel_lock(lock: LockIx): big_kernel_lock = Some(lock);
+    }
+
     pub fn new(random: Rng) -> Locks {
         Locks {
             locks: FrozenVec::new(),
@@ -87,14 +94,6 @@ impl Locks {
         known[index] = Some(lock);
     }
 
-    pub fn big_kernel_lock(&self) -> Option<LockIx> {
-        self.big_kernel_lock.get()
-    }
-
-    pub fn set_big_kernel_lock(&self, lock: LockIx) {
-        self.big_kernel_lock.set(Some(lock));
-    }
-
     pub fn add(&self, line: LineRef, name: &str) -> LockIx {
         self.locks.push(Box::new(Lock {
             line,
@@ -125,6 +124,15 @@ impl Locks {
 }
 
 impl Lock {
+    reads! { acquired_at: u64, has_spinners: bool }
+
+    sets! {
+        /// Its holder has got hold of it at `now`.
+        acquire(now: u64): acquired_at = now;
+        /// It is free from `now` on, as nobody spins for it.
+        leave(now: u64): free_from = now;
+    }
+
     /// Returns the CPU that holds it.
     #[inline]
     pub fn holder(&self) -> Option<CpuId> {
@@ -136,23 +144,6 @@ impl Lock {
     #[inline(always)]
     pub fn is_free(&self, now: u64) -> bool {
         self.free_from.get() <= now
-    }
-
-    /// Its holder has got hold of it at `now`.
-    #[inline(always)]
-    pub fn acquire(&self, now: u64) {
-        self.acquired_at.set(now);
-    }
-
-    /// Since when its holder has had it.
-    #[inline(always)]
-    pub fn acquired_at(&self) -> u64 {
-        self.acquired_at.get()
-    }
-
-    #[inline(always)]
-    pub fn has_spinners(&self) -> bool {
-        self.has_spinners.get()
     }
 
     pub fn spinners(&self) -> Ref<'_, Vec<CpuId>> {
@@ -204,12 +195,6 @@ impl Lock {
         held.one_less();
     }
 
-    /// It is free from `now` on, as nobody spins for it.
-    #[inline(always)]
-    pub fn leave(&self, now: u64) {
-        self.free_from.set(now);
-    }
-
     /// Nobody else can hold it: a policy is loaded or unloaded, and who was interrupted by the run's end does not go on.
     #[cold]
     pub fn give_alone(&self, cpu: CpuId) {
@@ -243,6 +228,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    reads! { all: u32, policy: u32 }
+
     #[inline(always)]
     fn one_more(&self) {
         if cfg!(debug_assertions) {
@@ -257,10 +244,6 @@ impl Held {
         }
     }
 
-    pub fn all(&self) -> u32 {
-        self.all.get()
-    }
-
     /// The op takes one of the policy's.
     #[inline(always)]
     pub fn take_policy(&self) {
@@ -271,10 +254,5 @@ impl Held {
     #[inline(always)]
     pub fn release_policy(&self) {
         self.policy.set(self.policy.get() - 1);
-    }
-
-    #[inline(always)]
-    pub fn policy(&self) -> u32 {
-        self.policy.get()
     }
 }

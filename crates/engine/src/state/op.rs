@@ -46,6 +46,13 @@ pub(crate) struct OpUnderWay {
 }
 
 impl OpUnderWay {
+    reads! { outer: Option<OpKind>, locked_rq: Option<CpuId> }
+
+    sets! {
+        /// It has returned.
+        placed(): subject = None;
+    }
+
     /// An op begins, which must return by `deadline`, under the lock of a run queue if one is given.
     #[inline(always)]
     pub fn begin(&self, deadline: u64, rq: Option<CpuId>) {
@@ -80,11 +87,6 @@ impl OpUnderWay {
         self.locked_rq.set(locked);
     }
 
-    /// The op in which that under way is nested.
-    pub fn outer(&self) -> Option<OpKind> {
-        self.outer.get()
-    }
-
     /// It asks for something at `now`. Returns whether it goes on for too long, or has asked too often.
     #[inline(always)]
     pub fn asks_too_much(&self, now: u64) -> bool {
@@ -99,12 +101,6 @@ impl OpUnderWay {
         now > self.deadline.get()
     }
 
-    /// `scx_locked_rq()`.
-    #[inline(always)]
-    pub fn locked_rq(&self) -> Option<CpuId> {
-        self.locked_rq.get()
-    }
-
     /// `ops.select_cpu()` or `ops.enqueue()` is about to be called for `task`.
     #[inline(always)]
     pub fn place(&self, task: TaskId, is_select: bool) {
@@ -113,12 +109,6 @@ impl OpUnderWay {
             is_free: true,
             is_select,
         }));
-    }
-
-    /// It has returned.
-    #[inline(always)]
-    pub fn placed(&self) {
-        self.subject.set(None);
     }
 
     /// Whether it is ops.select_cpu().

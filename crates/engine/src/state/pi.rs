@@ -25,13 +25,11 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// It waits for `mutex`.
-    pub fn wait_for(&self, mutex: ObjectId) {
-        self.waits_for.set(Some(mutex));
-    }
+    reads! { waits_for: Option<ObjectId> }
 
-    pub fn waits_for(&self) -> Option<ObjectId> {
-        self.waits_for.get()
+    sets! {
+        /// It waits for `mutex`.
+        wait_for(mutex: ObjectId): waits_for = Some(mutex);
     }
 
     /// It has got `mutex`.

@@ -58,6 +58,21 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    reads! { exec: Exec, left_ns: u64, traffic: u32 }
+
+    sets! {
+        /// All of it is done.
+        finish_stretch(): left_ns = 0;
+        /// The action has taken effect.
+        end_action(): exec = Exec::Next;
+        /// The behaviour is to learn of the outcome of its action.
+        tell(outcome: Outcome): outcome = outcome;
+        /// It has the mutex back.
+        relocked(): stay = Stay::None;
+        /// It writes a message into `buffer`.
+        write_into(buffer: Buffer): message = Some(buffer);
+    }
+
     pub fn new(behaviour: Box<dyn Behaviour>, rng: Rng) -> Program {
         Program {
             exec: Cell::new(Exec::Next),
@@ -72,21 +87,6 @@ impl Program {
             message: Cell::new(None),
             rng: RefCell::new(rng),
         }
-    }
-
-    #[inline(always)]
-    pub fn exec(&self) -> Exec {
-        self.exec.get()
-    }
-
-    #[inline(always)]
-    pub fn left_ns(&self) -> u64 {
-        self.left_ns.get()
-    }
-
-    #[inline(always)]
-    pub fn traffic(&self) -> u32 {
-        self.traffic.get()
     }
 
     /// Asks the behaviour for the next action.
@@ -148,12 +148,6 @@ impl Program {
         self.left_ns.set(self.left_ns.get().saturating_sub(ns));
     }
 
-    /// All of it is done.
-    #[inline(always)]
-    pub fn finish_stretch(&self) {
-        self.left_ns.set(0);
-    }
-
     /// Goes on to what follows a stretch of user or kernel time, if that is done.
     #[inline(always)]
     pub fn leave_stretch(&self, is_user: bool) {
@@ -189,17 +183,6 @@ impl Program {
     pub fn retry(&self, action: Action) {
         *self.action.borrow_mut() = Some(action);
         self.exec.set(Exec::Effect);
-    }
-
-    /// The action has taken effect.
-    #[inline(always)]
-    pub fn end_action(&self) {
-        self.exec.set(Exec::Next);
-    }
-
-    /// The behaviour is to learn of the outcome of its action.
-    pub fn tell(&self, outcome: Outcome) {
-        self.outcome.set(outcome);
     }
 
     /// Ends the wait of the task for good.
@@ -247,16 +230,6 @@ impl Program {
     /// It wants the mutex of a condition back.
     pub fn is_relocking(&self) -> bool {
         self.stay.get() == Stay::Relocking
-    }
-
-    /// It has the mutex back.
-    pub fn relocked(&self) {
-        self.stay.set(Stay::None);
-    }
-
-    /// It writes a message into `buffer`.
-    pub fn write_into(&self, buffer: Buffer) {
-        self.message.set(Some(buffer));
     }
 
     /// The message goes on its way.

@@ -25,36 +25,21 @@ impl Default for Progress {
 }
 
 impl Progress {
+    reads! { clock: u64, events: u64, running: CpuId }
+
+    sets! {
+        /// A CPU comes to `time` with no event between.
+        pass(time: u64): clock = time;
+        /// The fiber of `cpu` runs from now on.
+        resume(cpu: CpuId): running = cpu;
+    }
+
     /// An event happens at `time`.
     #[inline(always)]
     pub fn happens(&self, time: u64) {
         // Counted one by one, so it never overflows.
         self.events.set(self.events.get().wrapping_add(1));
         self.clock.set(time);
-    }
-
-    /// A CPU comes to `time` with no event between.
-    #[inline(always)]
-    pub fn pass(&self, time: u64) {
-        self.clock.set(time);
-    }
-
-    pub fn clock(&self) -> u64 {
-        self.clock.get()
-    }
-
-    pub fn events(&self) -> u64 {
-        self.events.get()
-    }
-
-    /// The fiber of `cpu` runs from now on.
-    #[inline(always)]
-    pub fn resume(&self, cpu: CpuId) {
-        self.running.set(cpu);
-    }
-
-    pub fn running(&self) -> CpuId {
-        self.running.get()
     }
 }
 
@@ -73,12 +58,15 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub fn add_work(&self, n: u32) {
-        self.work.set(self.work.get() + u64::from(n));
+    reads! { work: u64, switches: u64, begun: u64, last_exit: u64, cpuperf_requests: u64 }
+
+    sets! {
+        /// What is measured begins at `now`.
+        begin(now: u64): begun = now;
     }
 
-    pub fn work(&self) -> u64 {
-        self.work.get()
+    pub fn add_work(&self, n: u32) {
+        self.work.set(self.work.get() + u64::from(n));
     }
 
     /// A task is switched in. Counted one by one, so it never overflows.
@@ -87,36 +75,15 @@ impl Tally {
         self.switches.set(self.switches.get().wrapping_add(1));
     }
 
-    pub fn switches(&self) -> u64 {
-        self.switches.get()
-    }
-
-    /// What is measured begins at `now`.
-    pub fn begin(&self, now: u64) {
-        self.begun.set(now);
-    }
-
-    pub fn begun(&self) -> u64 {
-        self.begun.get()
-    }
-
     /// A task has ended at `now`.
     pub fn exit(&self, now: u64) {
         self.last_exit.set(self.last_exit.get().max(now));
-    }
-
-    pub fn last_exit(&self) -> u64 {
-        self.last_exit.get()
     }
 
     /// Counted one by one, so it never overflows.
     pub fn add_cpuperf_request(&self) {
         let requests = &self.cpuperf_requests;
         requests.set(requests.get().wrapping_add(1));
-    }
-
-    pub fn cpuperf_requests(&self) -> u64 {
-        self.cpuperf_requests.get()
     }
 
     pub fn counters(&self) -> RefMut<'_, Counters> {

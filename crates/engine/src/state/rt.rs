@@ -48,6 +48,13 @@ pub(crate) struct RtRq {
 }
 
 impl RtRq {
+    reads! { place: Place }
+
+    sets! {
+        /// The running task is to be put back there.
+        put_back(place: Place): place = place;
+    }
+
     pub fn waits(&self) -> bool {
         !self.queue.borrow().is_empty()
     }
@@ -76,15 +83,5 @@ impl RtRq {
 
     pub fn remove(&self, task: TaskId) {
         self.queue.borrow_mut().retain(|&other| other != task);
-    }
-
-    /// Where the running task is put back.
-    pub fn place(&self) -> Place {
-        self.place.get()
-    }
-
-    /// The running task is to be put back there.
-    pub fn put_back(&self, place: Place) {
-        self.place.set(place);
     }
 }

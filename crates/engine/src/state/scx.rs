@@ -27,39 +27,20 @@ pub(crate) struct ScxRq {
 }
 
 impl ScxRq {
+    reads! { in_wakeup: bool, in_balance: bool, is_released of released: bool, nr_running: u32, extra_enq_flags: u64 }
+
+    sets! {
+        begin_wakeup(): in_wakeup = true;
+        /// An enqueue ends, whatever it was for.
+        end_wakeup(): in_wakeup = false;
+        begin_balance(): in_balance = true;
+        end_balance(): in_balance = false;
+        /// From now on, tasks are enqueued with these flags, too.
+        enqueue_with(flags: u64): extra_enq_flags = flags;
+    }
+
     /// The part before this is looked at by nearly every switch.
     pub const HOT_BYTES: usize = offset_of!(ScxRq, nr_immed);
-
-    #[inline(always)]
-    pub fn begin_wakeup(&self) {
-        self.in_wakeup.set(true);
-    }
-
-    /// An enqueue ends, whatever it was for.
-    #[inline(always)]
-    pub fn end_wakeup(&self) {
-        self.in_wakeup.set(false);
-    }
-
-    #[inline(always)]
-    pub fn in_wakeup(&self) -> bool {
-        self.in_wakeup.get()
-    }
-
-    #[inline(always)]
-    pub fn begin_balance(&self) {
-        self.in_balance.set(true);
-    }
-
-    #[inline(always)]
-    pub fn end_balance(&self) {
-        self.in_balance.set(false);
-    }
-
-    #[inline(always)]
-    pub fn in_balance(&self) -> bool {
-        self.in_balance.get()
-    }
 
     /// A higher class takes the CPU. Returns whether one had it already.
     #[inline(always)]
@@ -73,10 +54,6 @@ impl ScxRq {
         self.released.replace(false)
     }
 
-    pub fn is_released(&self) -> bool {
-        self.released.get()
-    }
-
     /// A task joins the run queue.
     #[inline(always)]
     pub fn add(&self) {
@@ -87,21 +64,6 @@ impl ScxRq {
     #[inline(always)]
     pub fn sub(&self) {
         self.nr_running.set(self.nr_running.get() - 1);
-    }
-
-    pub fn nr_running(&self) -> u32 {
-        self.nr_running.get()
-    }
-
-    /// From now on, tasks are enqueued with these flags, too.
-    #[inline(always)]
-    pub fn enqueue_with(&self, flags: u64) {
-        self.extra_enq_flags.set(flags);
-    }
-
-    #[inline(always)]
-    pub fn extra_enq_flags(&self) -> u64 {
-        self.extra_enq_flags.get()
     }
 
     pub fn add_immed(&self) {
@@ -177,6 +139,7 @@ pub(crate) struct Entity {
     ddsp_enq_flags: Cell<u64>,
     sticky_cpu: Cell<Option<CpuId>>,
     holding_cpu: Cell<Option<CpuId>>,
+    /// Counted, so that a dispatch of an earlier enqueue is known as such.
     qseq: Cell<u64>,
     /// In jiffies.
     runnable_at: Cell<u64>,
@@ -211,21 +174,45 @@ impl Default for Entity {
 }
 
 impl Entity {
+    reads! {
+        ops_state: OpsState, qseq: u64, in_custody: bool, is_queued of queued: bool, runs: bool,
+        is_immed of immed: bool, resets_runnable_at of reset_runnable_at: bool, runnable_at: u64,
+        runnable_seq: Option<u64>, ddsp_dsq_id: u64, ddsp_enq_flags: u64, is_deferred of deferred_local: bool,
+        sticky_cpu: Option<CpuId>, holding_cpu: Option<CpuId>, state: TaskState, weight: u32,
+    }
+
+    sets! {
+        /// It was only to be kept from others: it is again who owned it before.
+        end_dispatch(before: OpsState): ops_state = before;
+        /// The kernel has it (`SCX_ENQ_CLEAR_OPSS`).
+        clear_opss(): ops_state = OpsState::None;
+        /// It is on a DSQ of the policy's.
+        enter_custody(): in_custody = true;
+        /// It is one of its run queue's runnable tasks.
+        join(): queued = true;
+        /// It is not any more.
+        leave(): queued = false;
+        stop_running(): runs = false;
+        /// It is promised its CPU at once, or is not any more.
+        set_immed(immed: bool): immed = immed;
+        /// The default choice of a CPU dispatches it directly.
+        dispatch_to_local(): ddsp_dsq_id = dsq_id::LOCAL;
+        /// It does not go there any more.
+        forget_deferred(): deferred_local = false;
+        /// The kernel moves it by itself, to `cpu`.
+        stick_to(cpu: CpuId): sticky_cpu = Some(cpu);
+        /// `cpu` has taken it off a queue to move it.
+        hold(cpu: CpuId): holding_cpu = Some(cpu);
+        /// `scx_set_task_state()`.
+        set_state(state: TaskState): state = state;
+        /// Its weight for the policy, of 100 by default.
+        set_weight(weight: u32): weight = weight;
+    }
+
     /// What is before this belongs to the first line of its task in the host's cache, …
     pub const FLAGS_BYTES: usize = offset_of!(Entity, ddsp_dsq_id);
     /// … and what is before this to the second one.
     pub const HOT_BYTES: usize = offset_of!(Entity, weight);
-
-    #[inline(always)]
-    pub fn ops_state(&self) -> OpsState {
-        self.ops_state.get()
-    }
-
-    /// Counted, so that a dispatch of an earlier enqueue is known as such.
-    #[inline(always)]
-    pub fn qseq(&self) -> u64 {
-        self.qseq.get()
-    }
 
     /// ops.enqueue() is about to be called.
     #[inline(always)]
@@ -247,24 +234,6 @@ impl Entity {
         self.ops_state.replace(OpsState::Dispatching)
     }
 
-    /// It was only to be kept from others: it is again who owned it before.
-    #[inline(always)]
-    pub fn end_dispatch(&self, before: OpsState) {
-        self.ops_state.set(before);
-    }
-
-    /// The kernel has it (`SCX_ENQ_CLEAR_OPSS`).
-    #[inline(always)]
-    pub fn clear_opss(&self) {
-        self.ops_state.set(OpsState::None);
-    }
-
-    /// It is on a DSQ of the policy's.
-    #[inline(always)]
-    pub fn enter_custody(&self) {
-        self.in_custody.set(true);
-    }
-
     /// `task_leave_custody()`. Returns whether it was in custody. Where the kernel moves it by itself
     /// (`task_scx_migrating()`), it stays.
     #[inline(always)]
@@ -276,56 +245,12 @@ impl Entity {
         leaves
     }
 
-    #[inline(always)]
-    pub fn in_custody(&self) -> bool {
-        self.in_custody.get()
-    }
-
-    /// It is one of its run queue's runnable tasks.
-    #[inline(always)]
-    pub fn join(&self) {
-        self.queued.set(true);
-    }
-
-    /// It is not any more.
-    #[inline(always)]
-    pub fn leave(&self) {
-        self.queued.set(false);
-    }
-
-    #[inline(always)]
-    pub fn is_queued(&self) -> bool {
-        self.queued.get()
-    }
-
     /// It is switched in. Returns whether it runs for the policy, too: it is queued.
     #[inline(always)]
     pub fn start_running(&self) -> bool {
         let queued = self.queued.get();
         self.runs.set(queued);
         queued
-    }
-
-    #[inline(always)]
-    pub fn stop_running(&self) {
-        self.runs.set(false);
-    }
-
-    /// The policy has got ops.running(), and not yet ops.stopping().
-    #[inline(always)]
-    pub fn runs(&self) -> bool {
-        self.runs.get()
-    }
-
-    /// It is promised its CPU at once, or is not any more.
-    #[inline(always)]
-    pub fn set_immed(&self, immed: bool) {
-        self.immed.set(immed);
-    }
-
-    #[inline(always)]
-    pub fn is_immed(&self) -> bool {
-        self.immed.get()
     }
 
     /// `set_task_runnable()`: it comes to this place of the list.
@@ -346,31 +271,11 @@ impl Entity {
         }
     }
 
-    pub fn resets_runnable_at(&self) -> bool {
-        self.reset_runnable_at.get()
-    }
-
-    /// Since when it is runnable, in jiffies.
-    pub fn runnable_at(&self) -> u64 {
-        self.runnable_at.get()
-    }
-
-    /// Its place among the runnable tasks.
-    pub fn runnable_seq(&self) -> Option<u64> {
-        self.runnable_seq.get()
-    }
-
     /// An op dispatches it directly.
     #[inline(always)]
     pub fn dispatch_directly(&self, dsq: u64, enq_flags: u64) {
         self.ddsp_dsq_id.set(dsq);
         self.ddsp_enq_flags.set(enq_flags);
-    }
-
-    /// The default choice of a CPU dispatches it directly.
-    #[inline(always)]
-    pub fn dispatch_to_local(&self) {
-        self.ddsp_dsq_id.set(dsq_id::LOCAL);
     }
 
     #[inline(always)]
@@ -384,26 +289,11 @@ impl Entity {
         self.ddsp_dsq_id.get() != dsq_id::INVALID
     }
 
-    #[inline(always)]
-    pub fn ddsp_dsq_id(&self) -> u64 {
-        self.ddsp_dsq_id.get()
-    }
-
-    #[inline(always)]
-    pub fn ddsp_enq_flags(&self) -> u64 {
-        self.ddsp_enq_flags.get()
-    }
-
     /// It goes to the local DSQ of another CPU, with these flags, when its run queue's lock is free.
     pub fn defer_local(&self, enq_flags: u64) {
         self.ddsp_enq_flags.set(enq_flags);
         self.clear_opss();
         self.deferred_local.set(true);
-    }
-
-    /// It does not go there any more.
-    pub fn forget_deferred(&self) {
-        self.deferred_local.set(false);
     }
 
     /// It goes there now. Returns the DSQ and the flags.
@@ -414,61 +304,15 @@ impl Entity {
         taken
     }
 
-    #[inline(always)]
-    pub fn is_deferred(&self) -> bool {
-        self.deferred_local.get()
-    }
-
-    /// The kernel moves it by itself, to `cpu`.
-    #[inline(always)]
-    pub fn stick_to(&self, cpu: CpuId) {
-        self.sticky_cpu.set(Some(cpu));
-    }
-
     /// It has come there. Returns where.
     #[inline(always)]
     pub fn unstick(&self) -> Option<CpuId> {
         self.sticky_cpu.take()
     }
 
-    #[inline(always)]
-    pub fn sticky_cpu(&self) -> Option<CpuId> {
-        self.sticky_cpu.get()
-    }
-
-    /// `cpu` has taken it off a queue to move it.
-    #[inline(always)]
-    pub fn hold(&self, cpu: CpuId) {
-        self.holding_cpu.set(Some(cpu));
-    }
-
     /// No CPU moves it any more. Returns whether one did.
     #[inline(always)]
     pub fn let_go(&self) -> bool {
         self.holding_cpu.take().is_some()
-    }
-
-    #[inline(always)]
-    pub fn holding_cpu(&self) -> Option<CpuId> {
-        self.holding_cpu.get()
-    }
-
-    /// `scx_set_task_state()`.
-    pub fn set_state(&self, state: TaskState) {
-        self.state.set(state);
-    }
-
-    #[inline(always)]
-    pub fn state(&self) -> TaskState {
-        self.state.get()
-    }
-
-    /// Its weight for the policy, of 100 by default.
-    pub fn set_weight(&self, weight: u32) {
-        self.weight.set(weight);
-    }
-
-    pub fn weight(&self) -> u32 {
-        self.weight.get()
     }
 }

@@ -24,6 +24,15 @@ impl Default for Segment {
 }
 
 impl Segment {
+    reads! { asks_bus: bool }
+
+    sets! {
+        /// It goes on at another speed.
+        change_speed(speed: u32): speed = speed;
+        /// The application begins or ceases to use the bus.
+        ask_bus(asks: bool): asks_bus = asks;
+    }
+
     #[inline(always)]
     pub fn begin(&self, now: u64, speed: u32) {
         self.start.set(now);
@@ -44,19 +53,5 @@ impl Segment {
             FULL_SPEED => elapsed,
             speed => scaled(elapsed, speed, FULL_SPEED, false),
         }
-    }
-
-    /// It goes on at another speed.
-    pub fn change_speed(&self, speed: u32) {
-        self.speed.set(speed);
-    }
-
-    /// The application begins or ceases to use the bus.
-    pub fn ask_bus(&self, asks: bool) {
-        self.asks_bus.set(asks);
-    }
-
-    pub fn asks_bus(&self) -> bool {
-        self.asks_bus.get()
     }
 }

@@ -80,6 +80,7 @@ pub(crate) struct Origin {
 pub(crate) struct Task {
     // Where it is, and who owns it.
     pub id: TaskId,
+    /// `task_cpu()`.
     cpu: Cell<CpuId>,
     /// Index of the DSQ it is on.
     dsq: Cell<u32>,
@@ -102,6 +103,7 @@ pub(crate) struct Task {
     // Fields that are read where it is chosen and runs.
     /// Until when its running time has been charged, and how much of it there was (`se.sum_exec_runtime`).
     exec_start: Cell<u64>,
+    /// `se.sum_exec_runtime`.
     sum_exec_ns: Cell<u64>,
     /// CPU it last ran on.
     last_cpu: Cell<Option<CpuId>>,
@@ -126,6 +128,30 @@ const _: () = assert!(std::mem::offset_of!(Task, scx) + scx::Entity::FLAGS_BYTES
 const _: () = assert!(std::mem::offset_of!(Task, scx) + scx::Entity::HOT_BYTES == 128);
 
 impl Task {
+    reads! {
+        state: TaskState, cpu: CpuId, class: Class, on_cpu: bool, is_awaited of on_cpu_awaited: bool,
+        is_exiting of exiting: bool, exec_start: u64, sum_exec_ns: u64, on_rq: OnRq, dsq: u32,
+        attributes: Attributes,
+    }
+
+    sets! {
+        /// The class that its attributes demand schedules it from now on.
+        set_class(class: Class): class = class;
+        /// It is off its CPU.
+        switch_out(): on_cpu = false;
+        /// Some CPU spins until it is off its CPU.
+        await_off_cpu(): on_cpu_awaited = true;
+        /// It begins to exit.
+        exit(): exiting = true;
+        /// It is about to leave its CPU by sched_yield().
+        yields(): yielded = true;
+        /// Its running time is charged from `now` on.
+        start_exec(now: u64): exec_start = now;
+        /// It is on no DSQ any more.
+        leave_dsq(): dsq = NIL;
+        set_attributes(attributes: Attributes): attributes = attributes;
+    }
+
     pub fn new(
         Identity { id, parent, tgid }: Identity,
         spec: TaskSpec,
@@ -176,11 +202,6 @@ impl Task {
         }
     }
 
-    #[inline(always)]
-    pub fn state(&self) -> TaskState {
-        self.state.get()
-    }
-
     /// Takes it to another state, along the arrows of [`TaskState`].
     ///
     /// # Panics
@@ -199,53 +220,16 @@ impl Task {
         assert!(follows, "a task that was {from:?} becomes {to:?}");
     }
 
-    /// `task_cpu()`.
-    #[inline(always)]
-    pub fn cpu(&self) -> CpuId {
-        self.cpu.get()
-    }
-
     /// `__set_task_cpu()`. Returns whether it was elsewhere.
     #[inline(always)]
     pub fn place_on(&self, cpu: CpuId) -> bool {
         self.cpu.replace(cpu) != cpu
     }
 
-    #[inline(always)]
-    pub fn class(&self) -> Class {
-        self.class.get()
-    }
-
-    /// The class that its attributes demand schedules it from now on.
-    pub fn set_class(&self, class: Class) {
-        self.class.set(class);
-    }
-
-    #[inline(always)]
-    pub fn on_cpu(&self) -> bool {
-        self.on_cpu.get()
-    }
-
     /// It is on a CPU from now on. Returns whether it was on one already.
     #[inline(always)]
     pub fn switch_in(&self) -> bool {
         self.on_cpu.replace(true)
-    }
-
-    /// It is off its CPU.
-    #[inline(always)]
-    pub fn switch_out(&self) {
-        self.on_cpu.set(false);
-    }
-
-    /// Some CPU spins until it is off its CPU.
-    pub fn await_off_cpu(&self) {
-        self.on_cpu_awaited.set(true);
-    }
-
-    #[inline(always)]
-    pub fn is_awaited(&self) -> bool {
-        self.on_cpu_awaited.get()
     }
 
     /// Those who spun go on. Returns whether there was any.
@@ -259,36 +243,10 @@ impl Task {
         self.last_cpu.replace(Some(cpu))
     }
 
-    /// It begins to exit.
-    pub fn exit(&self) {
-        self.exiting.set(true);
-    }
-
-    #[inline(always)]
-    pub fn is_exiting(&self) -> bool {
-        self.exiting.get()
-    }
-
-    /// It is about to leave its CPU by sched_yield().
-    pub fn yields(&self) {
-        self.yielded.set(true);
-    }
-
     /// It leaves its CPU. Returns whether by sched_yield().
     #[inline(always)]
     pub fn take_yield(&self) -> bool {
         self.yielded.replace(false)
-    }
-
-    /// Its running time is charged from `now` on.
-    #[inline(always)]
-    pub fn start_exec(&self, now: u64) {
-        self.exec_start.set(now);
-    }
-
-    /// Until when its running time has been charged.
-    pub fn exec_start(&self) -> u64 {
-        self.exec_start.get()
     }
 
     /// `update_curr_common()`: charges its running time until `now`. Returns how much that is.
@@ -305,20 +263,10 @@ impl Task {
         ran
     }
 
-    /// `se.sum_exec_runtime`.
-    pub fn sum_exec_ns(&self) -> u64 {
-        self.sum_exec_ns.get()
-    }
-
     /// Whether it is on the run queue of `cpu`, and on no DSQ: what one that is switched in must be.
     #[inline(always)]
     pub fn is_runnable_on(&self, cpu: CpuId) -> bool {
         self.cpu.get() == cpu && self.on_rq.get() == OnRq::Queued && self.dsq.get() == NIL
-    }
-
-    #[inline(always)]
-    pub fn on_rq(&self) -> OnRq {
-        self.on_rq.get()
     }
 
     /// # Panics
@@ -330,12 +278,6 @@ impl Task {
             (from, to) != (OnRq::No, OnRq::Migrating),
             "a task that is on no run queue migrates"
         );
-    }
-
-    /// The index of the DSQ it is on, or [`NIL`].
-    #[inline(always)]
-    pub fn dsq(&self) -> u32 {
-        self.dsq.get()
     }
 
     /// It has been put on a DSQ.
@@ -351,12 +293,6 @@ impl Task {
         );
     }
 
-    /// It is on no DSQ any more.
-    #[inline(always)]
-    pub fn leave_dsq(&self) {
-        self.dsq.set(NIL);
-    }
-
     pub fn allows(&self, cpu: CpuId) -> bool {
         match &*self.affinity.borrow() {
             Some(set) => set.contains(cpu),
@@ -367,15 +303,6 @@ impl Task {
     /// `name[pid]`, as the kernel's messages name tasks.
     pub fn label(&self) -> String {
         format!("{}[{}]", self.origin.comm, self.id.pid())
-    }
-
-    #[inline(always)]
-    pub fn attributes(&self) -> Attributes {
-        self.attributes.get()
-    }
-
-    pub fn set_attributes(&self, attributes: Attributes) {
-        self.attributes.set(attributes);
     }
 
     /// Whether its effective priority is a real-time one.
