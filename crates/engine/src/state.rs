@@ -1,6 +1,6 @@
 //! State of a run: data that knows no executor.
 //!
-//! The fields of a part are its own. Others read them and change them by its functions; [`reads`] and [`sets`] make those
+//! The fields of a part are its own. Others read them and change them by its functions; the macros below make those
 //! of them that do nothing else.
 
 /// Makes functions that return what a cell holds, `name: Type`, or `name of cell: Type` if the cell has another name.
@@ -15,15 +15,18 @@ macro_rules! reads {
     };
 }
 
-/// Makes functions that set a cell, `name(arguments): cell = value;` each: the transitions that a part can make.
+/// Makes functions that set a cell, `name(arguments): cell = value;` each: the transitions that a part can make. With
+/// `-> Type` before the colon they return what it held before.
 macro_rules! sets {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*): $cell:ident = $value:expr;)*) => {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) $(-> $before:ty)?: $cell:ident = $value:expr;)*) => {
         $($(#[$doc])*
         #[inline(always)]
-        pub fn $name(&self, $($arg: $type),*) {
-            self.$cell.set($value);
+        pub fn $name(&self, $($arg: $type),*) $(-> $before)? {
+            sets! { @ self.$cell, $value $(, $before)? }
         })*
     };
+    (@ $cell:expr, $value:expr) => { $cell.set($value) };
+    (@ $cell:expr, $value:expr, $before:ty) => { $cell.replace($value) };
 }
 
 pub(crate) mod account;
@@ -37,7 +40,6 @@ pub(crate) mod deferred;
 pub(crate) mod dispatch;
 pub(crate) mod domains;
 pub(crate) mod dsq;
-pub(crate) mod ending;
 pub(crate) mod event_queue;
 pub(crate) mod expired;
 pub(crate) mod fair;

@@ -5,7 +5,7 @@
 //! and where it runs a task or idles. [`Kernel::execute`] takes the earliest event, ties by CPU number,
 //! and resumes whom it concerns. So what a CPU reads at its local time was written before it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use schedlab_fiber::{Fibers, NoStack, State, Switch, trap};
 use schedlab_machine::{CacheModel, LineRef, Machine, TaskAddresses, address};
@@ -29,7 +29,6 @@ use crate::state::cpu::{Cpu, Wait};
 use crate::state::deadline::Bandwidth;
 use crate::state::domains::Domains;
 use crate::state::dsq::Dsqs;
-use crate::state::ending::{Ending, Summary};
 use crate::state::event_queue::{CpuEvent, Event, EventQueue, Timer};
 use crate::state::idle::IdleMasks;
 use crate::state::life::Life;
@@ -53,6 +52,21 @@ const STREAM_BACKGROUND: u32 = u32::MAX - 3;
 /// How long after the end of a run ops that are under way may take to return. An op of this length
 /// would have had the kernel complain about a CPU that does not schedule.
 const GRACE_NS: u64 = 1_000_000_000;
+
+/// The counts until the run's end, without the time when the last ops return and the policy is unloaded.
+struct Summary {
+    end: Instant,
+    makespan: Option<Instant>,
+    begun: Instant,
+    work: u64,
+    switches: u64,
+    events: u64,
+    tasks: u32,
+    unfinished: Vec<TaskId>,
+    to_come: u32,
+    probes: Vec<crate::contract::policy::Probes>,
+    cache: CacheModel,
+}
 
 /// The policy's ops table as the kernel uses it.
 pub(crate) struct Ops {
@@ -108,7 +122,12 @@ pub(crate) struct Kernel<P, R> {
     pub objects: RefCell<Vec<Object>>,
 
     pub life: Life,
-    pub ending: Ending,
+    exit: RefCell<Option<ExitInfo>>,
+    failure: OnceCell<WorkloadFailure>,
+    host_failure: OnceCell<HostFailure>,
+    /// A failure that the workload's duration made none.
+    stuck: OnceCell<WorkloadFailure>,
+    summary: OnceCell<Summary>,
     pub classes: Classes,
     pub dl_bw: Bandwidth,
     pub runnable_order: RunnableOrder,
@@ -218,7 +237,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             idle: RefCell::new(IdleMasks::new(&machine)),
             objects: RefCell::new(objects),
             life: Life::default(),
-            ending: Ending::default(),
+            exit: RefCell::new(None),
+            failure: OnceCell::new(),
+            host_failure: OnceCell::new(),
+            stuck: OnceCell::new(),
+            summary: OnceCell::new(),
             classes: Classes::default(),
             dl_bw: Bandwidth::default(),
             runnable_order: RunnableOrder::default(),
@@ -346,7 +369,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn execute(&self) {
-        if self.ending.has_failed() {
+        if self.failure.get().is_some() {
             return;
         }
         {
@@ -358,7 +381,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
             }
             self.load();
-            if self.ending.has_host_failed() {
+            if self.host_failure.get().is_some() {
                 return;
             }
             for cpu in &self.cpus {
@@ -507,11 +530,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !op_under_way || self.life.is_policy_dead() {
             return true;
         }
-        if self
-            .ending
-            .end()
-            .is_some_and(|end| self.progress.clock() > end.ns() + GRACE_NS)
-        {
+        let end = self.summary.get().map(|summary| summary.end);
+        if end.is_some_and(|end| self.progress.clock() > end.ns() + GRACE_NS) {
             let op_of = |c: &Cpu| c.op.outer().or(c.this.op.get());
             let late = self.cpus.iter().find_map(|c| Some((c.id, op_of(c)?)));
             if let Some((cpu, op)) = late {
@@ -546,7 +566,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let unfinished = unfinished
             .chain((next..next + to_come).map(TaskId))
             .collect();
-        self.ending.close(Summary {
+        let summary = Summary {
             end,
             makespan,
             begun: Instant::from_ns(self.tally.begun()),
@@ -558,7 +578,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             to_come,
             probes: self.cpus.iter().map(|c| *c.this.probes.borrow()).collect(),
             cache: self.shared.cache.borrow().clone(),
-        });
+        };
+        assert!(self.summary.set(summary).is_ok(), "a run is closed once");
         self.life.close();
         for cpu in &self.cpus {
             cpu.close();
@@ -609,7 +630,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             .iter()
             .all(|c| matches!(c.waits_for(), Wait::Idle | Wait::Offline) && !c.has_irq());
         if all_idle
-            && !self.ending.is_stuck()
+            && self.stuck.get().is_none()
             && !self.life.is_stopping()
             && self.population.nr_alive() > 0
         {
@@ -846,13 +867,29 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn exit_with(&self, kind: ExitKind, code: i64, message: String) {
-        if self.ending.takes(kind) {
-            self.ending.exit(ExitInfo {
+        let is_first = match &*self.exit.borrow() {
+            None => true,
+            // Breaking a rule while it is unloaded changes nothing. A policy that no kernel would have loaded is
+            // reported.
+            Some(first) => first.kind == ExitKind::Unreg && kind == ExitKind::Fault,
+        };
+        if is_first {
+            *self.exit.borrow_mut() = Some(ExitInfo {
                 place: self.place_of_exit(kind),
                 ..ExitInfo::new(kind, code, message)
             });
             self.life.end_policy();
         }
+    }
+
+    /// Why the policy ended, which is because it was `unregistered` if it has not.
+    pub(crate) fn exit_or_else(&self, unregistered: impl FnOnce() -> ExitInfo) -> ExitInfo {
+        let mut exit = self.exit.borrow_mut();
+        exit.get_or_insert_with(unregistered).clone()
+    }
+
+    pub(crate) fn has_exit(&self) -> bool {
+        self.exit.borrow().is_some()
     }
 
     /// Where the policy did what ends it. What it has inserted is carried out after the op.
@@ -874,14 +911,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn fail(&self, failure: WorkloadFailure) {
-        self.ending.fail(failure);
+        let _ = self.failure.set(failure);
         self.life.stop();
+    }
+
+    /// The workload would fail, but its duration ends that.
+    pub(crate) fn get_stuck(&self, failure: WorkloadFailure) {
+        let _ = self.stuck.set(failure);
     }
 
     /// A missing resource of the host ends the run, and no part of it counts.
     pub(crate) fn host_failed(&self, why: NoStack) {
         let cpus = self.cpus.len() as u32;
-        self.ending.fail_by_host(HostFailure::Stacks { cpus, why });
+        let _ = self.host_failure.set(HostFailure::Stacks { cpus, why });
     }
 
     fn finish<L>(self, give_back: impl FnOnce(R) -> L) -> RunEnd<P, L> {
@@ -895,13 +937,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             task.program.end(&mut counters);
         }
         // The workload ended: the loader of the policy has unloaded it.
-        let (summary, exit, failure, host_failure, stuck) = self.ending.into_parts();
+        let summary = self.summary.into_inner().expect("made by close()");
+        let exit = self.exit.into_inner();
         let exit = exit.filter(|exit| exit.kind != ExitKind::Unreg);
         RunEnd {
             exit: exit.unwrap_or_else(|| ExitInfo::new(ExitKind::Done, 0, String::new())),
-            failure,
-            host_failure,
-            stuck,
+            failure: self.failure.into_inner(),
+            host_failure: self.host_failure.into_inner(),
+            stuck: self.stuck.into_inner(),
             end: summary.end,
             begun: summary.begun,
             makespan: summary.makespan,

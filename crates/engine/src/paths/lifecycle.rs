@@ -218,7 +218,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if !self.life.is_policy_dead() {
             self.policy.drop_task(p.id);
         }
-        if !self.ending.has_exit() {
+        if !self.has_exit() {
             self.fail(WorkloadFailure::ForkRefused {
                 task: p.label(),
                 errno,
@@ -340,7 +340,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn scx_disable(&self) {
         let c = &self.cpus[0];
         // The first who ends the policy says why (scx_claim_exit()). If the workload ended, that is who loaded it.
-        let exit = self.ending.exit_or_else(unregistered);
+        let exit = self.exit_or_else(unregistered);
         if self.life.dumps() && exit.kind >= ExitKind::Error {
             self.scx_dump_state(c, &exit);
         }

@@ -955,7 +955,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if fails {
                 self.fail(deadlock);
             } else {
-                self.ending.get_stuck(deadlock);
+                self.get_stuck(deadlock);
             }
         }
     }

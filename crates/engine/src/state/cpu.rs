@@ -185,6 +185,12 @@ impl Cpu {
         end_spin(): spin = Spin::Nothing;
         /// It is about to wait for `event`, or has waited and is in the kernel ([`Wait::Resume`]).
         wait_for(event: Wait): wait = event;
+        /// It is awake. Returns whether it has slept.
+        end_idle() -> bool: was_idle = false;
+        /// It spends its time on `mode` now. Returns what it was.
+        enter_mode(mode: CpuMode) -> CpuMode: mode = mode;
+        /// Locks are taken on behalf of `path` now. Returns what it was.
+        enter_lock_path(path: LockPath) -> LockPath: lock_path = path;
     }
 
     pub fn new(id: CpuId, machine: &Machine, costs: &Costs) -> Self {
@@ -321,12 +327,6 @@ impl Cpu {
         }
     }
 
-    /// It is awake. Returns whether it has slept.
-    #[inline(always)]
-    pub fn end_idle(&self) -> bool {
-        self.was_idle.replace(false)
-    }
-
     /// `switch_mm()`. Returns whether it used another address space before.
     #[inline(always)]
     pub fn switch_mm(&self, mm: u32) -> bool {
@@ -336,18 +336,6 @@ impl Cpu {
     /// Whether it is about to run `task`.
     pub fn has_chosen(&self, task: TaskId) -> bool {
         self.chosen.get() == Some(task)
-    }
-
-    /// It spends its time on `mode` now. Returns what it was.
-    #[inline(always)]
-    pub fn enter_mode(&self, mode: CpuMode) -> CpuMode {
-        self.mode.replace(mode)
-    }
-
-    /// Locks are taken on behalf of `path` now. Returns what it was.
-    #[inline(always)]
-    pub fn enter_lock_path(&self, path: LockPath) -> LockPath {
-        self.lock_path.replace(path)
     }
 
     pub fn spins_for(&self) -> Option<LockIx> {

@@ -43,6 +43,10 @@ impl Entity {
         enqueue(): queued = true;
         /// It is switched in, or out.
         set_runs(runs: bool): runs = runs;
+        /// It has runtime again, or is not bound to it any more. Returns whether it was throttled.
+        unthrottle() -> bool: throttled = false;
+        /// Returns whether it was on the queue, or ran.
+        dequeue() -> bool: queued = false;
     }
 
     /// The rest of its runtime, if any is left.
@@ -118,16 +122,6 @@ impl Entity {
     /// Its deadline has passed. Returns whether that has not been reported yet.
     pub fn miss(&self) -> bool {
         !self.missed.replace(true)
-    }
-
-    /// It has runtime again, or is not bound to it any more. Returns whether it was throttled.
-    pub fn unthrottle(&self) -> bool {
-        self.throttled.replace(false)
-    }
-
-    /// Returns whether it was on the queue, or ran.
-    pub fn dequeue(&self) -> bool {
-        self.queued.replace(false)
     }
 }
 

@@ -27,6 +27,9 @@ impl Deferred {
     sets! {
         /// It is to be done at the end of this schedule().
         wait_for_balance(): at_balance = true;
+        next_reenq_local() -> Option<u64>: reenq_local = None;
+        /// That end has come. Returns whether it was waited for.
+        balance() -> bool: at_balance = false;
     }
 
     /// Nothing is there that [`Deferred::any`] does not tell of.
@@ -67,10 +70,6 @@ impl Deferred {
         self.reenq_local.set(Some(before | flags));
     }
 
-    pub fn next_reenq_local(&self) -> Option<u64> {
-        self.reenq_local.take()
-    }
-
     /// The tasks of a DSQ are to go back to the policy. One entry for each (`scx_dsq_pcpu::deferred_reenq_user`).
     pub fn add_reenq_user(&self, dsq: u32, flags: u64) {
         self.any.set(true);
@@ -83,10 +82,5 @@ impl Deferred {
 
     pub fn next_reenq_user(&self) -> Option<(u32, u64)> {
         self.reenq_users.borrow_mut().pop_front()
-    }
-
-    /// That end has come. Returns whether it was waited for.
-    pub fn balance(&self) -> bool {
-        self.at_balance.replace(false)
     }
 }

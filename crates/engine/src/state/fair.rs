@@ -46,6 +46,12 @@ impl Entity {
     sets! {
         /// It runs at `now`.
         set_last_ran(now: u64): last_ran = now;
+        /// It comes back. Returns where it went to sleep with negative lag.
+        take_slept_on() -> Option<CpuId>: slept_on = None;
+        /// It wakes after it ran on `prev`. Returns where it ran before the wakeup before.
+        wake(prev: CpuId) -> Option<CpuId>: recent_cpu = Some(prev);
+        /// Its load becomes a part of another CPU's, or of none. Returns whose part it was.
+        set_load_cpu(cpu: Option<CpuId>) -> Option<CpuId>: load_cpu = cpu;
     }
 
     /// The rest of its request, in virtual time.
@@ -98,11 +104,6 @@ impl Entity {
         self.rel_deadline.set(sleeps_on.is_none().then_some(left));
     }
 
-    /// It comes back. Returns where it went to sleep with negative lag.
-    pub fn take_slept_on(&self) -> Option<CpuId> {
-        self.slept_on.take()
-    }
-
     /// It has slept beside tasks whose mean is `average` now, or beside none. In the kernel it stays in the queue until it
     /// has worked its negative lag off (`DELAY_DEQUEUE`), and begins without any after that (`DELAY_ZERO`).
     pub fn work_off_lag(&self, average: Option<i64>) {
@@ -136,16 +137,6 @@ impl Entity {
     /// It forfeits the rest of its request.
     pub fn forfeit(&self) {
         self.vruntime.set(self.deadline.get());
-    }
-
-    /// It wakes after it ran on `prev`. Returns where it ran before the wakeup before.
-    pub fn wake(&self, prev: CpuId) -> Option<CpuId> {
-        self.recent_cpu.replace(Some(prev))
-    }
-
-    /// Its load becomes a part of another CPU's, or of none. Returns whose part it was.
-    pub fn set_load_cpu(&self, cpu: Option<CpuId>) -> Option<CpuId> {
-        self.load_cpu.replace(cpu)
     }
 }
 
@@ -213,6 +204,8 @@ impl FairRq {
         want(src: CpuId, nr_tasks: usize): wanted = Some((src, nr_tasks));
         /// It takes one, and the next one at `next` at the earliest.
         take_misfit(next: u64): takes_next = next;
+        /// It takes them now, or has other work.
+        take_wanted() -> Option<(CpuId, usize)>: wanted = None;
     }
 
     /// A task waits from now on.
@@ -274,11 +267,6 @@ impl FairRq {
     pub fn balanced(&self, failed: bool) {
         self.failed
             .set(if failed { self.failed.get() + 1 } else { 0 });
-    }
-
-    /// It takes them now, or has other work.
-    pub fn take_wanted(&self) -> Option<(CpuId, usize)> {
-        self.wanted.take()
     }
 
     /// From `now` on a task of the class runs, or none.

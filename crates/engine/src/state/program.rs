@@ -71,6 +71,8 @@ impl Program {
         relocked(): stay = Stay::None;
         /// It writes a message into `buffer`.
         write_into(buffer: Buffer): message = Some(buffer);
+        /// The message goes on its way.
+        take_message() -> Option<Buffer>: message = None;
     }
 
     pub fn new(behaviour: Box<dyn Behaviour>, rng: Rng) -> Program {
@@ -230,11 +232,6 @@ impl Program {
     /// It wants the mutex of a condition back.
     pub fn is_relocking(&self) -> bool {
         self.stay.get() == Stay::Relocking
-    }
-
-    /// The message goes on its way.
-    pub fn take_message(&self) -> Option<Buffer> {
-        self.message.take()
     }
 
     pub fn behaviour(&self) -> Ref<'_, Option<Box<dyn Behaviour>>> {

@@ -37,22 +37,14 @@ impl ScxRq {
         end_balance(): in_balance = false;
         /// From now on, tasks are enqueued with these flags, too.
         enqueue_with(flags: u64): extra_enq_flags = flags;
+        /// A higher class takes the CPU. Returns whether one had it already.
+        release() -> bool: released = true;
+        /// The class gets the CPU. Returns whether a higher one had it.
+        acquire() -> bool: released = false;
     }
 
     /// The part before this is looked at by nearly every switch.
     pub const HOT_BYTES: usize = offset_of!(ScxRq, nr_immed);
-
-    /// A higher class takes the CPU. Returns whether one had it already.
-    #[inline(always)]
-    pub fn release(&self) -> bool {
-        self.released.replace(true)
-    }
-
-    /// The class gets the CPU. Returns whether a higher one had it.
-    #[inline(always)]
-    pub fn acquire(&self) -> bool {
-        self.released.replace(false)
-    }
 
     /// A task joins the run queue.
     #[inline(always)]
@@ -207,6 +199,10 @@ impl Entity {
         set_state(state: TaskState): state = state;
         /// Its weight for the policy, of 100 by default.
         set_weight(weight: u32): weight = weight;
+        /// A dispatch begins to be carried out. Returns who owned it before.
+        begin_dispatch() -> OpsState: ops_state = OpsState::Dispatching;
+        /// It has come there. Returns where.
+        unstick() -> Option<CpuId>: sticky_cpu = None;
     }
 
     /// What is before this belongs to the first line of its task in the host's cache, …
@@ -226,12 +222,6 @@ impl Entity {
     pub fn give_to_policy(&self) {
         self.in_custody.set(true);
         self.ops_state.set(OpsState::Queued);
-    }
-
-    /// A dispatch begins to be carried out. Returns who owned it before.
-    #[inline(always)]
-    pub fn begin_dispatch(&self) -> OpsState {
-        self.ops_state.replace(OpsState::Dispatching)
     }
 
     /// `task_leave_custody()`. Returns whether it was in custody. Where the kernel moves it by itself
@@ -302,12 +292,6 @@ impl Entity {
         let taken = (self.ddsp_dsq_id.get(), self.ddsp_enq_flags.get());
         self.clear_direct_dispatch();
         taken
-    }
-
-    /// It has come there. Returns where.
-    #[inline(always)]
-    pub fn unstick(&self) -> Option<CpuId> {
-        self.sticky_cpu.take()
     }
 
     /// No CPU moves it any more. Returns whether one did.

@@ -150,6 +150,14 @@ impl Task {
         /// It is on no DSQ any more.
         leave_dsq(): dsq = NIL;
         set_attributes(attributes: Attributes): attributes = attributes;
+        /// It is on a CPU from now on. Returns whether it was on one already.
+        switch_in() -> bool: on_cpu = true;
+        /// Those who spun go on. Returns whether there was any.
+        take_awaited() -> bool: on_cpu_awaited = false;
+        /// It runs on `cpu`. Returns where it ran before.
+        run_on(cpu: CpuId) -> Option<CpuId>: last_cpu = Some(cpu);
+        /// It leaves its CPU. Returns whether by sched_yield().
+        take_yield() -> bool: yielded = false;
     }
 
     pub fn new(
@@ -224,29 +232,6 @@ impl Task {
     #[inline(always)]
     pub fn place_on(&self, cpu: CpuId) -> bool {
         self.cpu.replace(cpu) != cpu
-    }
-
-    /// It is on a CPU from now on. Returns whether it was on one already.
-    #[inline(always)]
-    pub fn switch_in(&self) -> bool {
-        self.on_cpu.replace(true)
-    }
-
-    /// Those who spun go on. Returns whether there was any.
-    pub fn take_awaited(&self) -> bool {
-        self.on_cpu_awaited.replace(false)
-    }
-
-    /// It runs on `cpu`. Returns where it ran before.
-    #[inline(always)]
-    pub fn run_on(&self, cpu: CpuId) -> Option<CpuId> {
-        self.last_cpu.replace(Some(cpu))
-    }
-
-    /// It leaves its CPU. Returns whether by sched_yield().
-    #[inline(always)]
-    pub fn take_yield(&self) -> bool {
-        self.yielded.replace(false)
     }
 
     /// `update_curr_common()`: charges its running time until `now`. Returns how much that is.
