@@ -78,7 +78,7 @@ pub(crate) struct Ops {
     pub reads_facts: bool,
 }
 
-/// What a scenario asks for, besides the machine and the workload.
+/// A scenario besides the machine and the workload.
 pub(crate) struct Setup {
     pub rt_mode: RtMode,
     pub normal_class: NormalClass,

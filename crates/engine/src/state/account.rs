@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::contract::facts::TaskFacts;
 
-/// What is kept of a task for policies that read it alone
+/// The counts of a task, which are kept for policies that read them alone
 /// ([`Policy::reads_facts`](crate::policy::Policy::reads_facts)).
 #[derive(Default)]
 pub(crate) struct Account {
@@ -28,9 +28,8 @@ pub(crate) struct Account {
 
 impl Account {
     sets! {
-        /// It is forked at `now`.
         fork(now: u64): forked_at = now;
-        /// `select_task_rq_scx()` was told `cpu`.
+        /// Notes the answer of `select_task_rq_scx()`.
         select(cpu: i32): selected_cpu = cpu;
     }
 

@@ -22,13 +22,13 @@ impl Affinity {
         }
     }
 
-    /// From now on it may use the CPUs of `set`.
+    /// Allows the CPUs of `set`.
     pub fn allow(&self, set: CpuSet) {
         self.nr.set(set.len() as u32);
         *self.set.borrow_mut() = Some(set);
     }
 
-    /// From now on it may use all of `nr_cpus`.
+    /// Allows all of `nr_cpus`.
     pub fn allow_all(&self, nr_cpus: usize) {
         self.nr.set(nr_cpus as u32);
         *self.set.borrow_mut() = None;
@@ -39,7 +39,7 @@ impl Affinity {
         self.nr.get()
     }
 
-    /// The set, `None` for all CPUs, which is not to be changed while the answer is kept.
+    /// Returns the set, `None` for all CPUs, which is not to be changed while the answer is kept.
     #[inline]
     pub fn borrow(&self) -> Ref<'_, Option<CpuSet>> {
         self.set.borrow()

@@ -9,7 +9,7 @@ use crate::state::pi::Inherited;
 pub(crate) struct Attributes {
     pub policy: SchedClass,
     pub nice: i8,
-    /// What it has from the waiters for its mutexes.
+    /// By the waiters for its mutexes.
     pub inherited: Inherited,
 }
 

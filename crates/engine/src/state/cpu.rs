@@ -55,7 +55,7 @@ pub(crate) enum Wait {
     Offline,
 }
 
-/// What a CPU spins for: one thing at a time.
+/// The one thing that a CPU spins for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Spin {
     Nothing,
@@ -113,7 +113,7 @@ pub(crate) struct Cpu {
     /// The event for which it waits, or waited last.
     wait: Cell<Wait>,
     lock_path: Cell<LockPath>,
-    /// What it waited for has come to its end; an interrupt did not come before.
+    /// Its wait has come to its end; an interrupt did not come before.
     woken_by_main: Cell<bool>,
     /// It is to be marked as soon as it has chosen its next task.
     mark_next: Cell<bool>,
@@ -165,31 +165,25 @@ impl Cpu {
     }
 
     sets! {
-        /// That is `class` now: it has been chosen, or is above what was to run.
+        /// Sets the class that has been chosen, or is above the one that was to run.
         set_next_class(class: Class): next_class = class;
-        /// It is to schedule anew as soon as it has chosen.
+        /// Marks it as soon as it has chosen.
         mark_when_chosen(): mark_next = true;
-        /// It begins to sleep.
         begin_idle(): was_idle = true;
-        /// `context_switch()` to `next`.
         switch_to(next: Option<TaskId>): curr = next;
-        /// It is about to run `next`, or does now (`None`).
+        /// Notes the task that it is about to run; `None`: it runs now.
         choose(next: Option<TaskId>): chosen = next;
-        /// Its run queue's lock is taken for the first time.
         make_rq_lock(lock: LockIx): rq_lock = Some(lock);
-        /// It spins for `lock`.
         spin_for(lock: LockIx): spin = Spin::Lock(lock);
-        /// It spins until `task` is off its CPU.
         await_off_cpu(task: TaskId): spin = Spin::OffCpu(task);
-        /// What it spins for has come.
         end_spin(): spin = Spin::Nothing;
-        /// It is about to wait for `event`, or has waited and is in the kernel ([`Wait::Resume`]).
+        /// Notes the event that it waits for from now on; [`Wait::Resume`] also after a wait, in the kernel.
         wait_for(event: Wait): wait = event;
-        /// It is awake. Returns whether it has slept.
+        /// Returns whether it has slept.
         end_idle() -> bool: was_idle = false;
-        /// It spends its time on `mode` now. Returns what it was.
+        /// Changes the mode. Returns the former one.
         enter_mode(mode: CpuMode) -> CpuMode: mode = mode;
-        /// Locks are taken on behalf of `path` now. Returns what it was.
+        /// Changes the path on whose behalf it takes locks. Returns the former one.
         enter_lock_path(path: LockPath) -> LockPath: lock_path = path;
     }
 
@@ -319,7 +313,7 @@ impl Cpu {
         self.next_class.get() > class
     }
 
-    /// It has chosen: a mark that was to come then comes.
+    /// Sets the mark that was to come when it has chosen.
     #[inline(always)]
     pub fn mark_if_told(&self) {
         if self.mark_next.replace(false) {
@@ -333,7 +327,7 @@ impl Cpu {
         self.last_mm.replace(Some(mm)) != Some(mm)
     }
 
-    /// Whether it is about to run `task`.
+    /// Returns whether it is about to run `task`.
     pub fn has_chosen(&self, task: TaskId) -> bool {
         self.chosen.get() == Some(task)
     }
@@ -349,14 +343,14 @@ impl Cpu {
         self.spin.get() == Spin::OffCpu(task)
     }
 
-    /// It goes on at `time`, at which what it waited for comes to its end.
+    /// Goes on at `time`, at the end of its wait.
     #[inline(always)]
     pub fn go_on(&self, time: u64) {
         self.this.now.set(self.this.now.get().max(time));
         self.woken_by_main.set(true);
     }
 
-    /// It goes on at `time`, before that end.
+    /// Goes on at `time`, before that end.
     #[inline(always)]
     pub fn interrupt(&self, time: u64) {
         self.this.now.set(self.this.now.get().max(time));

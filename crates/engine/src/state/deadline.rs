@@ -11,7 +11,7 @@ const SCALE: u32 = 10;
 /// `BW_SHIFT`: bandwidth is in units of 1/2^20 of a CPU.
 pub(crate) const BW_SHIFT: u32 = 20;
 
-/// A task's part (`struct sched_dl_entity`). Its parameters are those of a reservation, its own or a waiter's.
+/// A task's part (`struct sched_dl_entity`). Its parameters are in a reservation, its own or a waiter's.
 #[derive(Default)]
 pub(crate) struct Entity {
     /// The absolute deadline; 0 before the first one.
@@ -36,20 +36,18 @@ impl Entity {
 
     sets! {
         throttle(): throttled = true;
-        /// It gives the rest of its runtime away.
+        /// Gives the rest of its runtime away.
         yields(): yielded = true;
-        /// It has left the class.
         forget_yield(): yielded = false;
         enqueue(): queued = true;
-        /// It is switched in, or out.
         set_runs(runs: bool): runs = runs;
-        /// It has runtime again, or is not bound to it any more. Returns whether it was throttled.
+        /// Returns whether it was throttled.
         unthrottle() -> bool: throttled = false;
         /// Returns whether it was on the queue, or ran.
         dequeue() -> bool: queued = false;
     }
 
-    /// The rest of its runtime, if any is left.
+    /// Returns the rest of its runtime, 0 if none is left.
     pub fn left(&self) -> u64 {
         u64::try_from(self.runtime.get()).unwrap_or(0)
     }
@@ -105,12 +103,12 @@ impl Entity {
         self.deadline.get() + reservation.period.ns() - reservation.deadline.ns()
     }
 
-    /// It wakes between its deadline and its next period: what is left of its runtime is void.
+    /// Voids the rest of its runtime, as it wakes between its deadline and its next period.
     pub fn forfeit(&self) {
         self.runtime.set(self.runtime.get().min(0));
     }
 
-    /// It has run for `ran`. Returns whether it has used up its runtime, or given the rest away.
+    /// Charges `ran`. Returns whether it has used up its runtime, or given the rest away.
     pub fn charge(&self, ran: u64) -> bool {
         if ran == 0 && !self.yielded.get() {
             return false;
@@ -119,7 +117,7 @@ impl Entity {
         self.runtime.get() <= 0 || self.yielded.get()
     }
 
-    /// Its deadline has passed. Returns whether that has not been reported yet.
+    /// Notes that its deadline has passed. Returns whether that has not been reported yet.
     pub fn miss(&self) -> bool {
         !self.missed.replace(true)
     }
@@ -175,7 +173,7 @@ impl Bandwidth {
         self.reserved.get() - task.bandwidth.get() + asked
     }
 
-    /// The task has `asked` from now on.
+    /// Reserves `asked` for the task instead of its former bandwidth.
     pub fn reserve(&self, task: &Entity, asked: u64) {
         self.reserved.set(self.with(task, asked));
         task.bandwidth.set(asked);

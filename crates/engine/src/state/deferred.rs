@@ -25,14 +25,14 @@ impl Deferred {
     reads! { any: bool, waits_for_balance of at_balance: bool }
 
     sets! {
-        /// It is to be done at the end of this schedule().
+        /// Leaves it to the end of this schedule().
         wait_for_balance(): at_balance = true;
         next_reenq_local() -> Option<u64>: reenq_local = None;
-        /// That end has come. Returns whether it was waited for.
+        /// Returns whether it was left to that end, which has come.
         balance() -> bool: at_balance = false;
     }
 
-    /// Nothing is there that [`Deferred::any`] does not tell of.
+    /// Returns whether [`Deferred::any`] is right.
     pub fn is_told(&self) -> bool {
         self.any.get() || self.is_empty()
     }
@@ -43,18 +43,18 @@ impl Deferred {
             && self.reenq_users.borrow().is_empty()
     }
 
-    /// All has been done that was there. What has come since is left.
+    /// Forgets the work that has been done; more may have come since.
     pub fn done(&self) {
         self.any.set(!self.is_empty());
     }
 
-    /// `task` is to go to the local DSQ of another CPU.
+    /// Leaves the insertion of `task` into the local DSQ of another CPU.
     pub fn add_local(&self, task: TaskId) {
         self.any.set(true);
         self.locals.borrow_mut().push_back(task);
     }
 
-    /// `task` is not to go there any more.
+    /// Forgets `task`.
     pub fn forget_local(&self, task: TaskId) {
         self.locals.borrow_mut().retain(|&other| other != task);
     }
@@ -63,14 +63,14 @@ impl Deferred {
         self.locals.borrow_mut().pop_front()
     }
 
-    /// The tasks of the local DSQ are to go back to the policy.
+    /// Gives the tasks of the local DSQ back to the policy later.
     pub fn add_reenq_local(&self, flags: u64) {
         self.any.set(true);
         let before = self.reenq_local.get().unwrap_or(0);
         self.reenq_local.set(Some(before | flags));
     }
 
-    /// The tasks of a DSQ are to go back to the policy. One entry for each (`scx_dsq_pcpu::deferred_reenq_user`).
+    /// The same of another DSQ. One entry for each (`scx_dsq_pcpu::deferred_reenq_user`).
     pub fn add_reenq_user(&self, dsq: u32, flags: u64) {
         self.any.set(true);
         let mut users = self.reenq_users.borrow_mut();

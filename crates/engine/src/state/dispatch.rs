@@ -1,4 +1,4 @@
-//! What `ops.dispatch()` of a CPU has inserted, until it is carried out.
+//! The insertions of `ops.dispatch()` of a CPU, until they are carried out.
 
 use std::cell::{Cell, RefCell};
 
@@ -27,20 +27,20 @@ impl Dispatch {
     reads! { inserting: Option<TaskId> }
 
     sets! {
-        /// The op is called.
+        /// Begins a call of the op.
         begin(): nr_tasks = 0;
-        /// An insertion of `task`, the op's or another one, is carried out from now on.
+        /// Begins to carry out an insertion of `task`, the op's or another one.
         begin_insertion(task: TaskId): inserting = Some(task);
         end_insertion(): inserting = None;
     }
 
-    /// It has dispatched so many tasks more.
+    /// Counts tasks that it has dispatched.
     #[inline]
     pub fn count(&self, nr_tasks: u32) {
         self.nr_tasks.set(self.nr_tasks.get() + nr_tasks);
     }
 
-    /// Whether it has dispatched any.
+    /// Returns whether it has dispatched any.
     #[inline]
     pub fn has_any(&self) -> bool {
         self.nr_tasks.get() > 0
@@ -62,7 +62,7 @@ impl Dispatch {
         self.buf.borrow_mut().pop().is_some()
     }
 
-    /// How many insertions wait.
+    /// Returns how many insertions wait.
     #[inline]
     pub fn len(&self) -> usize {
         self.buf.borrow().len()
@@ -73,7 +73,7 @@ impl Dispatch {
         self.buf.borrow().get(index).copied()
     }
 
-    /// All of them, so many, have been carried out.
+    /// Forgets the insertions; so many have been carried out.
     #[inline]
     pub fn flushed(&self, nr_tasks: u32) {
         self.count(nr_tasks);

@@ -125,12 +125,11 @@ impl Domains {
         &self.llcs[llc as usize]
     }
 
-    /// Whether idle CPUs look for tasks at `now`.
+    /// Returns whether idle CPUs look for tasks at `now`.
     pub fn idle_balance_is_due(&self, now: u64) -> bool {
         now >= self.next_idle_balance.get()
     }
 
-    /// They look next at `time`.
     pub fn set_next_idle_balance(&self, time: u64) {
         self.next_idle_balance.set(time);
     }
@@ -217,13 +216,11 @@ impl Attempt {
     reads! { due: u64 }
 
     sets! {
-        /// It looks next at `time`.
         set_due(time: u64): due = time;
-        /// There was nothing to do, or it has been done.
         succeed(): failed = 0;
     }
 
-    /// Nothing waits where there is most to do. Returns how often that was so in a row.
+    /// Counts an attempt that found nothing that waits. Returns how many there were in a row.
     pub fn fail(&self) -> u32 {
         self.failed.set(self.failed.get() + 1);
         self.failed.get()

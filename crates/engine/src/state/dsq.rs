@@ -110,9 +110,7 @@ impl Dsq {
     reads! { lock: Option<LockIx>, taken_ns: u64, id: u64, nr: u32 }
 
     sets! {
-        /// Its lock is used for the first time.
         make_lock(lock: LockIx): lock = Some(lock);
-        /// A task is taken from it at `now`.
         take_at(now: u64): taken_ns = now;
     }
 

@@ -30,7 +30,6 @@ impl Expired {
         self.policy.borrow_mut().pop_front()
     }
 
-    /// The policy is not called back any more.
     pub fn forget_policy(&self) {
         self.policy.borrow_mut().clear();
     }

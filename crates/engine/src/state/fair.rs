@@ -34,7 +34,7 @@ pub(crate) struct Entity {
     recent_cpu: Cell<Option<CpuId>>,
     /// Its weight while it could run, 0 while it slept, averaged (`sched_avg::load_avg`), and the CPU whose load it is a part of.
     pub load: Average,
-    /// The CPU whose load its own is a part of.
+    /// Returns the CPU whose load its own is a part of.
     load_cpu: Cell<Option<CpuId>>,
     /// Where cores differ in capacity.
     pub utilisation: Utilisation,
@@ -44,34 +44,33 @@ impl Entity {
     reads! { vruntime: i64, deadline: i64, has_started of started: bool, last_ran: u64, load_cpu: Option<CpuId> }
 
     sets! {
-        /// It runs at `now`.
         set_last_ran(now: u64): last_ran = now;
-        /// It comes back. Returns where it went to sleep with negative lag.
+        /// Returns where it went to sleep with negative lag, once.
         take_slept_on() -> Option<CpuId>: slept_on = None;
-        /// It wakes after it ran on `prev`. Returns where it ran before the wakeup before.
+        /// Wakes it, which ran on `prev`. Returns where it ran before the wakeup before.
         wake(prev: CpuId) -> Option<CpuId>: recent_cpu = Some(prev);
-        /// Its load becomes a part of another CPU's, or of none. Returns whose part it was.
+        /// Makes its load a part of another CPU's, or of none. Returns the former one.
         set_load_cpu(cpu: Option<CpuId>) -> Option<CpuId>: load_cpu = cpu;
     }
 
-    /// The rest of its request, in virtual time.
+    /// Returns the rest of its request, in virtual time.
     pub fn left(&self) -> i64 {
         self.deadline.get() - self.vruntime.get()
     }
 
-    /// Whether it has had no more than its share, where the mean of the queue is `average`.
+    /// Returns whether it has had no more than its share, where the mean of the queue is `average`.
     pub fn is_eligible(&self, average: i64) -> bool {
         self.vruntime.get() <= average
     }
 
-    /// It has run for the virtual time `passed`. Returns whether its request is used up, or has lasted as long as it was to
+    /// Charges the virtual time `passed`. Returns whether its request is used up, or has lasted as long as it was to
     /// be left alone. `slice`: the length of the next request.
     pub fn charge(&self, passed: i64, slice: impl FnOnce() -> i64) -> bool {
         self.vruntime.set(self.vruntime.get() + passed);
         self.update_deadline(slice) || !self.is_protected()
     }
 
-    /// A request that is used up is followed by the next one, which is as long as `slice`. Returns whether one was.
+    /// Begins the next request, as long as `slice`, if one is used up. Returns whether one was.
     pub fn update_deadline(&self, slice: impl FnOnce() -> i64) -> bool {
         let is_used_up = self.vruntime.get() >= self.deadline.get();
         if is_used_up {
@@ -95,7 +94,7 @@ impl Entity {
         self.deadline.set(self.vruntime.get() + length);
     }
 
-    /// It leaves its queue, to sleep on `sleeps_on` or for something else. Its lag is bounded.
+    /// Leaves the queue, to sleep on `sleeps_on` or for something else. Its lag is bounded.
     pub fn leave(&self, average: i64, bound: i64, sleeps_on: Option<CpuId>) {
         let lag = average - self.vruntime.get();
         self.vlag.set(lag.clamp(-bound, bound));
@@ -104,7 +103,7 @@ impl Entity {
         self.rel_deadline.set(sleeps_on.is_none().then_some(left));
     }
 
-    /// It has slept beside tasks whose mean is `average` now, or beside none. In the kernel it stays in the queue until it
+    /// Ends a sleep beside tasks whose mean is `average` now, or beside none. In the kernel it stays in the queue until it
     /// has worked its negative lag off (`DELAY_DEQUEUE`), and begins without any after that (`DELAY_ZERO`).
     pub fn work_off_lag(&self, average: Option<i64>) {
         let lag = average.map_or(0, |average| {
@@ -134,7 +133,7 @@ impl Entity {
         self.vruntime.get() < self.protected.get()
     }
 
-    /// It forfeits the rest of its request.
+    /// Forfeits the rest of its request.
     pub fn forfeit(&self) {
         self.vruntime.set(self.deadline.get());
     }
@@ -200,20 +199,16 @@ impl FairRq {
         start_slice_end(end: u64): slice_end = end;
         /// `hrtick_clear()`.
         clear_slice_end(): slice_end = NEVER;
-        /// It is to take `nr_tasks` from `src`.
         want(src: CpuId, nr_tasks: usize): wanted = Some((src, nr_tasks));
-        /// It takes one, and the next one at `next` at the earliest.
+        /// Takes one, and the next one at `next` at the earliest.
         take_misfit(next: u64): takes_next = next;
-        /// It takes them now, or has other work.
         take_wanted() -> Option<(CpuId, usize)>: wanted = None;
     }
 
-    /// A task waits from now on.
     pub fn push(&self, task: TaskId) {
         self.queue.borrow_mut().push(task);
     }
 
-    /// It waits no more.
     pub fn remove(&self, task: TaskId) {
         self.queue.borrow_mut().retain(|&other| other != task);
     }
@@ -226,17 +221,16 @@ impl FairRq {
         !self.queue.borrow().is_empty()
     }
 
-    /// Tasks that wait.
     pub fn nr_waiting(&self) -> usize {
         self.queue.borrow().len()
     }
 
-    /// A task has left it, with this mean.
+    /// Notes the mean at which a task has left.
     pub fn advance(&self, average: i64) {
         self.zero.set(self.zero.get().max(average));
     }
 
-    /// A tick comes. Returns how many there have been.
+    /// Counts a tick. Returns how many there have been.
     pub fn tick(&self) -> u64 {
         let ticks = self.ticks.get() + 1;
         self.ticks.set(ticks);
@@ -263,13 +257,13 @@ impl FairRq {
         ends
     }
 
-    /// An attempt to balance has found nothing to move, or nothing to do or something to move.
+    /// Counts an attempt to balance that found nothing to move, or begins the count anew.
     pub fn balanced(&self, failed: bool) {
         self.failed
             .set(if failed { self.failed.get() + 1 } else { 0 });
     }
 
-    /// From `now` on a task of the class runs, or none.
+    /// Begins or ends, at `now`, to run tasks of the class.
     pub fn set_busy(&self, now: u64, runs: bool) {
         if self.is_busy.get() != runs {
             self.busy(now);
@@ -277,19 +271,19 @@ impl FairRq {
         }
     }
 
-    /// How much of the time a task of the class ran until `now`.
+    /// Returns how much of the time a task of the class ran until `now`.
     pub fn busy(&self, now: u64) -> u64 {
         let level = if self.is_busy.get() { CAPACITY } else { 0 };
         self.busy.update(now, level as u64);
         self.busy.get()
     }
 
-    /// Whether it may take a misfit at `now`.
+    /// Returns whether it may take a misfit at `now`.
     pub fn takes_misfit(&self, now: u64) -> bool {
         now >= self.takes_next.get()
     }
 
-    /// The part of the CPU that higher classes leave, of [`CAPACITY`].
+    /// Returns the part of the CPU that higher classes leave, of [`CAPACITY`].
     pub fn capacity_left(&self) -> i64 {
         CAPACITY - self.stolen.get()
     }

@@ -41,7 +41,7 @@ impl Default for Kicks {
 }
 
 impl Kicks {
-    /// It has been through a choice. Counted one by one, so it never overflows.
+    /// Counts a choice. One by one, so it never overflows.
     #[inline]
     pub fn count_sync(&self) {
         self.sync.set(self.sync.get().wrapping_add(1));
@@ -51,7 +51,7 @@ impl Kicks {
         self.sync.get()
     }
 
-    /// `cpu` is to be kicked.
+    /// Notes that `cpu` is to be kicked.
     pub fn note(&self, cpu: CpuId, flags: u64) {
         let mut kicks = self.noted.borrow_mut();
         match kicks.iter_mut().find(|(kicked, _)| *kicked == cpu) {
@@ -74,14 +74,14 @@ impl Kicks {
         self.noted.borrow_mut().pop()
     }
 
-    /// It is to wait until `cpu`, whose count is `sync`, has been through a choice.
+    /// Adds `cpu`, whose count is `sync`, to those to wait for.
     pub fn wait_for(&self, cpu: CpuId, sync: u64) {
         let mut waits = self.waits.borrow_mut();
         waits.retain(|&(kicked, _)| kicked != cpu);
         waits.push((cpu, sync));
     }
 
-    /// Forgets the CPUs that have been through a choice, as `waits` tells of each with the count that it had. Returns
+    /// Forgets the CPUs that have been through a choice, by `waits` of each and the count that it had. Returns
     /// whether any is left.
     pub fn still_waits(&self, waits: impl Fn(CpuId, u64) -> bool) -> bool {
         let mut left = self.waits.borrow_mut();
@@ -89,13 +89,13 @@ impl Kicks {
         !left.is_empty()
     }
 
-    /// It is to wait for those that it has kicked, after its next choice.
+    /// Makes it wait for those that it has kicked, after its next choice.
     pub fn ask_to_wait(&self) {
         debug_assert_ne!(self.wait.get(), Wait::Due, "no interrupt comes between");
         self.wait.set(Wait::Asked);
     }
 
-    /// sched_ext has chosen: a wait that it was asked for is due now.
+    /// Makes a wait that was asked for due, as sched_ext has chosen.
     #[inline]
     pub fn choose(&self) {
         if self.wait.get() == Wait::Asked {

@@ -71,20 +71,19 @@ impl Locks {
         ((random * nr) >> 32) as usize
     }
 
-    /// The policy's lock with this number, if it has been taken.
+    /// Returns the policy's lock with this number, if it has been taken.
     pub fn of_policy(&self, lock: PolicyLock) -> Option<LockIx> {
         let known = self.of_policy.borrow();
         known.get(lock.0 as usize).copied().flatten()
     }
 
-    /// The number by which the policy knows a lock, if it is one of its own.
+    /// Returns the number by which the policy knows a lock, if it is one of its own.
     pub fn number_of(&self, lock: LockIx) -> Option<PolicyLock> {
         let known = self.of_policy.borrow();
         let index = known.iter().position(|known| *known == Some(lock))?;
         Some(PolicyLock(index as u32))
     }
 
-    /// The policy's lock `number` is `lock`.
     pub fn set_of_policy(&self, number: PolicyLock, lock: LockIx) {
         let index = number.0 as usize;
         let mut known = self.of_policy.borrow_mut();
@@ -127,9 +126,8 @@ impl Lock {
     reads! { acquired_at: u64, has_spinners: bool }
 
     sets! {
-        /// Its holder has got hold of it at `now`.
         acquire(now: u64): acquired_at = now;
-        /// It is free from `now` on, as nobody spins for it.
+        /// Leaves it free from `now` on, as nobody spins for it.
         leave(now: u64): free_from = now;
     }
 
@@ -140,7 +138,7 @@ impl Lock {
         (holder != NOBODY).then_some(CpuId(holder))
     }
 
-    /// Whether no CPU holds it at `now` or spins for it.
+    /// Returns whether no CPU holds it at `now` or spins for it.
     #[inline(always)]
     pub fn is_free(&self, now: u64) -> bool {
         self.free_from.get() <= now
@@ -150,7 +148,7 @@ impl Lock {
         self.spinners.borrow()
     }
 
-    /// `cpu` joins the spinners. Returns the instant of a release that is known already, if it is to watch for that.
+    /// Adds `cpu` to the spinners. Returns the instant of a release that is known already, if it is to watch for that.
     pub fn add_spinner(&self, cpu: CpuId) -> Option<u64> {
         self.spinners.borrow_mut().push(cpu);
         self.has_spinners.set(true);
@@ -159,7 +157,7 @@ impl Lock {
         watches.then_some(free_from)
     }
 
-    /// Takes the spinner that gets the lock, by its place. None watches any more.
+    /// Takes the spinner that gets the lock, by its place.
     pub fn take_spinner(&self, index: usize) -> CpuId {
         let mut spinners = self.spinners.borrow_mut();
         let cpu = spinners.remove(index);
@@ -244,13 +242,13 @@ impl Held {
         }
     }
 
-    /// The op takes one of the policy's.
+    /// Takes one of the policy's.
     #[inline(always)]
     pub fn take_policy(&self) {
         self.policy.set(self.policy.get() + 1);
     }
 
-    /// It releases one of them.
+    /// Releases one of them.
     #[inline(always)]
     pub fn release_policy(&self) {
         self.policy.set(self.policy.get() - 1);

@@ -35,7 +35,7 @@ pub(crate) struct Visit {
 
 /// A task's part.
 pub(crate) struct Memory {
-    /// What its computation goes over again and again.
+    /// The memory that its computation goes over again and again.
     pub working_set_bytes: u64,
     /// The CPU whose cache has that.
     working_set_cpu: Cell<Option<CpuId>>,
@@ -52,20 +52,20 @@ impl Memory {
         }
     }
 
-    /// The working set comes into the cache of `cpu`. Returns where it was.
+    /// Brings the working set into the cache of `cpu`. Returns where it was.
     #[inline(always)]
     pub fn come_to(&self, cpu: CpuId) -> Option<CpuId> {
         self.working_set_cpu.replace(Some(cpu))
     }
 
-    /// The working set is another one, which is in no cache yet.
+    /// Forgets the working set: another one is in no cache yet.
     pub fn renew(&self) {
         self.working_set_cpu.set(None);
     }
 
     /// Carries out a visit on `cpu`, whose `cache` holds `cache_bytes`. Returns how many lines are not there; those come.
     ///
-    /// What is there is gone when the task was elsewhere, or when as much came into the cache since then as it holds. A
+    /// The lines there are gone when the task was elsewhere, or when as much came into the cache since then as it holds. A
     /// buffer that does not fit misses each time: its beginning is gone when its end is there.
     pub fn visit(&self, cpu: CpuId, cache: &Cache, cache_bytes: u64, visit: &Visit) -> u64 {
         let mut buffers = self.buffers.borrow_mut();
@@ -87,7 +87,7 @@ impl Memory {
         misses
     }
 
-    /// So many bytes of a buffer have come into `cache`.
+    /// Notes that so many bytes of a buffer have come into `cache`.
     pub fn fill(&self, buffer: u32, cache: &Cache, bytes: u64) {
         cache.filled_bytes.set(cache.filled_bytes.get() + bytes);
         if let Some(buffer) = self.buffers.borrow_mut().get_mut(buffer as usize) {

@@ -41,7 +41,7 @@ impl Online {
         self.changes.borrow_mut().next()
     }
 
-    /// When the next change comes.
+    /// Returns when the next change comes.
     pub fn next_change(&self) -> Option<Instant> {
         let changes = self.changes.borrow();
         changes.as_slice().first().map(|change| change.at)

@@ -31,7 +31,7 @@ pub(crate) enum Insertion {
     Other(TaskId),
 }
 
-/// What is known of the op besides which it is. The order is that in memory, what most requests look at first.
+/// The op under way, besides its kind. The order is that in memory, the most frequent first.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct OpUnderWay {
@@ -49,11 +49,10 @@ impl OpUnderWay {
     reads! { outer: Option<OpKind>, locked_rq: Option<CpuId> }
 
     sets! {
-        /// It has returned.
         placed(): subject = None;
     }
 
-    /// An op begins, which must return by `deadline`, under the lock of a run queue if one is given.
+    /// Begins an op that must return by `deadline`, under the lock of a run queue if one is given.
     #[inline(always)]
     pub fn begin(&self, deadline: u64, rq: Option<CpuId>) {
         self.deadline.set(deadline);
@@ -64,7 +63,6 @@ impl OpUnderWay {
         }
     }
 
-    /// It returns.
     #[inline(always)]
     pub fn end(&self, rq: Option<CpuId>) {
         if rq.is_some() {
@@ -72,7 +70,7 @@ impl OpUnderWay {
         }
     }
 
-    /// An op begins within `outer`. Returns the run queue whose lock that holds, for [`OpUnderWay::end_nested`].
+    /// Begins an op within `outer`. Returns the run queue whose lock that one holds, for [`OpUnderWay::end_nested`].
     pub fn begin_nested(&self, outer: Option<OpKind>, rq: Option<CpuId>) -> Option<CpuId> {
         debug_assert_eq!(self.outer.get(), None, "ops nest once");
         self.outer.set(outer);
@@ -81,13 +79,12 @@ impl OpUnderWay {
         locked
     }
 
-    /// It returns to the op around it.
     pub fn end_nested(&self, locked: Option<CpuId>) {
         self.outer.set(None);
         self.locked_rq.set(locked);
     }
 
-    /// It asks for something at `now`. Returns whether it goes on for too long, or has asked too often.
+    /// Counts a request at `now`. Returns whether the op goes on for too long, or has asked too often.
     #[inline(always)]
     pub fn asks_too_much(&self, now: u64) -> bool {
         let (left, was_last) = self.requests_left.get().overflowing_sub(1);
@@ -95,13 +92,13 @@ impl OpUnderWay {
         was_last || self.is_late(now)
     }
 
-    /// Whether it goes on for too long.
+    /// Returns whether it goes on for too long.
     #[inline(always)]
     pub fn is_late(&self, now: u64) -> bool {
         now > self.deadline.get()
     }
 
-    /// `ops.select_cpu()` or `ops.enqueue()` is about to be called for `task`.
+    /// Begins `ops.select_cpu()` or `ops.enqueue()` for `task`.
     #[inline(always)]
     pub fn place(&self, task: TaskId, is_select: bool) {
         self.subject.set(Some(Subject {
@@ -111,12 +108,12 @@ impl OpUnderWay {
         }));
     }
 
-    /// Whether it is ops.select_cpu().
+    /// Returns whether it is ops.select_cpu().
     pub fn is_select(&self) -> bool {
         self.subject.get().is_some_and(|subject| subject.is_select)
     }
 
-    /// Whether it is about `task`.
+    /// Returns whether it is about `task`.
     pub fn is_about(&self, task: TaskId) -> bool {
         self.subject
             .get()

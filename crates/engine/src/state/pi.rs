@@ -28,17 +28,14 @@ impl Holder {
     reads! { waits_for: Option<ObjectId> }
 
     sets! {
-        /// It waits for `mutex`.
         wait_for(mutex: ObjectId): waits_for = Some(mutex);
     }
 
-    /// It has got `mutex`.
     pub fn acquire(&self, mutex: ObjectId) {
         self.waits_for.set(None);
         self.holds.borrow_mut().push(mutex);
     }
 
-    /// It has let go of `mutex`.
     pub fn release(&self, mutex: ObjectId) {
         self.holds.borrow_mut().retain(|&held| held != mutex);
     }
@@ -94,7 +91,7 @@ impl PiMutex {
         done
     }
 
-    /// `task` lets go of it. Returns who is to be woken to take it; outer `None`: it does not have it (EPERM).
+    /// Releases it for `task`. Returns the task to be woken to take it; outer `None`: `task` does not have it (EPERM).
     pub fn release(&mut self, task: TaskId) -> Option<Option<TaskId>> {
         if self.owner != Some(task) {
             return None;
@@ -103,7 +100,7 @@ impl PiMutex {
         Some(self.first().map(|(first, _)| first))
     }
 
-    /// A task, if it waits, has this rank now.
+    /// Changes the rank of a task, if it waits.
     pub fn rerank(&mut self, task: TaskId, rank: Rank) {
         let mut waiters = self.waiters.iter();
         let known = waiters.find(|&&(waiter, _)| waiter == task);

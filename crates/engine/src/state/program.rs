@@ -1,4 +1,4 @@
-//! What a task does: its behaviour, the action under way and the wait for others.
+//! The program of a task: its behaviour, the action under way and the wait for others.
 
 use std::cell::{Cell, Ref, RefCell};
 
@@ -61,17 +61,13 @@ impl Program {
     reads! { exec: Exec, left_ns: u64, traffic: u32 }
 
     sets! {
-        /// All of it is done.
         finish_stretch(): left_ns = 0;
-        /// The action has taken effect.
+        /// Goes on to the next action.
         end_action(): exec = Exec::Next;
-        /// The behaviour is to learn of the outcome of its action.
+        /// Keeps the outcome for the behaviour.
         tell(outcome: Outcome): outcome = outcome;
-        /// It has the mutex back.
         relocked(): stay = Stay::None;
-        /// It writes a message into `buffer`.
         write_into(buffer: Buffer): message = Some(buffer);
-        /// The message goes on its way.
         take_message() -> Option<Buffer>: message = None;
     }
 
@@ -106,7 +102,7 @@ impl Program {
         })
     }
 
-    /// It begins an action at `now`. Returns how many it has begun since time last passed for it.
+    /// Counts an action that begins at `now`. Returns how many there were since time last passed for the task.
     #[inline(always)]
     pub fn count_action(&self, now: u64) -> u32 {
         let nr = match self.last_action_at.replace(now) == now {
@@ -117,7 +113,7 @@ impl Program {
         nr
     }
 
-    /// It computes for `ns`, for which `traffic` lines per millisecond cross the bus.
+    /// Computes for `ns`, for which `traffic` lines per millisecond cross the bus.
     #[inline(always)]
     pub fn compute(&self, ns: u64, traffic: u32) {
         self.left_ns.set(ns);
@@ -125,7 +121,7 @@ impl Program {
         self.exec.set(Exec::User);
     }
 
-    /// It computes for another `ns` instead of the action that was under way.
+    /// Computes for `ns` instead of the action that was under way.
     pub fn compute_instead(&self, ns: u64) {
         self.compute(ns, self.traffic.get());
     }
@@ -138,13 +134,13 @@ impl Program {
         self.exec.set(Exec::Kernel);
     }
 
-    /// The computation takes longer by `ns`.
+    /// Makes the computation longer by `ns`.
     #[inline(always)]
     pub fn extend(&self, ns: u64) {
         self.left_ns.set(self.left_ns.get() + ns);
     }
 
-    /// So much of the stretch under way is done.
+    /// Takes the part that is done off the stretch under way.
     #[inline(always)]
     pub fn shorten(&self, ns: u64) {
         self.left_ns.set(self.left_ns.get().saturating_sub(ns));
@@ -159,7 +155,7 @@ impl Program {
         }
     }
 
-    /// The action under way, if any.
+    /// Returns the action under way.
     pub fn action(&self) -> Ref<'_, Option<Action>> {
         self.action.borrow()
     }
@@ -181,7 +177,7 @@ impl Program {
         action.expect("an effect has its action")
     }
 
-    /// The effect has to wait, and is tried again.
+    /// Tries the effect again later.
     pub fn retry(&self, action: Action) {
         *self.action.borrow_mut() = Some(action);
         self.exec.set(Exec::Effect);
@@ -216,7 +212,7 @@ impl Program {
         self.leave_wait_for(Stay::None)
     }
 
-    /// The same of the wait for a condition, whose mutex it wants back.
+    /// The same of the wait for a condition, whose mutex the task wants back.
     pub fn relock(&self) -> bool {
         self.leave_wait_for(Stay::Relocking)
     }
@@ -229,7 +225,7 @@ impl Program {
         is_over
     }
 
-    /// It wants the mutex of a condition back.
+    /// Returns whether it wants the mutex of a condition back.
     pub fn is_relocking(&self) -> bool {
         self.stay.get() == Stay::Relocking
     }
@@ -238,7 +234,7 @@ impl Program {
         self.behaviour.borrow()
     }
 
-    /// It has ended, or the run has: what its behaviour has counted is added to `counters`.
+    /// Ends it, with the task or the run. Adds the counts of its behaviour to `counters`.
     pub fn end(&self, counters: &mut Counters) {
         if let Some(behaviour) = self.behaviour.borrow_mut().take() {
             behaviour.report(counters);

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use schedlab_trace::CpuId;
 use schedlab_workload::Counters;
 
-/// What the executor does now.
+/// The place of the executor.
 pub(crate) struct Progress {
     /// The time of the last event.
     clock: Cell<u64>,
@@ -28,13 +28,12 @@ impl Progress {
     reads! { clock: u64, events: u64, running: CpuId }
 
     sets! {
-        /// A CPU comes to `time` with no event between.
+        /// Passes to `time`, to which a CPU comes with no event between.
         pass(time: u64): clock = time;
-        /// The fiber of `cpu` runs from now on.
         resume(cpu: CpuId): running = cpu;
     }
 
-    /// An event happens at `time`.
+    /// Counts an event at `time`.
     #[inline(always)]
     pub fn happens(&self, time: u64) {
         // Counted one by one, so it never overflows.
@@ -43,7 +42,7 @@ impl Progress {
     }
 }
 
-/// What is counted for whoever measures.
+/// Counts for the summary of the run.
 #[derive(Default)]
 pub(crate) struct Tally {
     work: Cell<u64>,
@@ -53,7 +52,7 @@ pub(crate) struct Tally {
     last_exit: Cell<u64>,
     /// Performance levels that the policy has asked for.
     cpuperf_requests: Cell<u64>,
-    /// What the behaviours of tasks that have ended have counted.
+    /// The counts of behaviours whose tasks have ended.
     counters: RefCell<Counters>,
 }
 
@@ -61,7 +60,6 @@ impl Tally {
     reads! { work: u64, switches: u64, begun: u64, last_exit: u64, cpuperf_requests: u64 }
 
     sets! {
-        /// What is measured begins at `now`.
         begin(now: u64): begun = now;
     }
 
@@ -69,13 +67,13 @@ impl Tally {
         self.work.set(self.work.get() + u64::from(n));
     }
 
-    /// A task is switched in. Counted one by one, so it never overflows.
+    /// Counts one by one, so it never overflows.
     #[inline(always)]
     pub fn add_switch(&self) {
         self.switches.set(self.switches.get().wrapping_add(1));
     }
 
-    /// A task has ended at `now`.
+    /// Notes that a task has ended at `now`.
     pub fn exit(&self, now: u64) {
         self.last_exit.set(self.last_exit.get().max(now));
     }

@@ -23,14 +23,14 @@ pub(crate) struct Entity {
 }
 
 impl Entity {
-    /// It is enqueued: it has a slice, of `slice` ticks if it had none.
+    /// Begins a slice of `slice` ticks if it has none.
     pub fn begin_slice(&self, slice: u32) {
         if self.slice_left.get() == 0 {
             self.slice_left.set(slice);
         }
     }
 
-    /// A tick of its slice goes by. Returns whether that was the last one; then it has another slice.
+    /// Counts a tick of its slice. Returns whether that was the last one; then it has another slice.
     pub fn tick(&self, slice: u32) -> bool {
         let left = self.slice_left.get() - 1;
         self.slice_left.set(if left == 0 { slice } else { left });
@@ -51,7 +51,6 @@ impl RtRq {
     reads! { place: Place }
 
     sets! {
-        /// The running task is to be put back there.
         put_back(place: Place): place = place;
     }
 

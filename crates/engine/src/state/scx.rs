@@ -31,28 +31,26 @@ impl ScxRq {
 
     sets! {
         begin_wakeup(): in_wakeup = true;
-        /// An enqueue ends, whatever it was for.
+        /// Ends an enqueue, whatever it was for.
         end_wakeup(): in_wakeup = false;
         begin_balance(): in_balance = true;
         end_balance(): in_balance = false;
-        /// From now on, tasks are enqueued with these flags, too.
+        /// Adds these flags to each enqueue from now on.
         enqueue_with(flags: u64): extra_enq_flags = flags;
-        /// A higher class takes the CPU. Returns whether one had it already.
+        /// Gives the CPU to a higher class. Returns whether one had it already.
         release() -> bool: released = true;
-        /// The class gets the CPU. Returns whether a higher one had it.
+        /// Takes the CPU back. Returns whether a higher class had it.
         acquire() -> bool: released = false;
     }
 
     /// The part before this is looked at by nearly every switch.
     pub const HOT_BYTES: usize = offset_of!(ScxRq, nr_immed);
 
-    /// A task joins the run queue.
     #[inline(always)]
     pub fn add(&self) {
         self.nr_running.set(self.nr_running.get() + 1);
     }
 
-    /// A task leaves the run queue.
     #[inline(always)]
     pub fn sub(&self) {
         self.nr_running.set(self.nr_running.get() - 1);
@@ -174,50 +172,45 @@ impl Entity {
     }
 
     sets! {
-        /// It was only to be kept from others: it is again who owned it before.
+        /// Gives it back to its owner `before` the dispatch, which only kept others from it.
         end_dispatch(before: OpsState): ops_state = before;
-        /// The kernel has it (`SCX_ENQ_CLEAR_OPSS`).
+        /// `SCX_ENQ_CLEAR_OPSS`.
         clear_opss(): ops_state = OpsState::None;
-        /// It is on a DSQ of the policy's.
         enter_custody(): in_custody = true;
-        /// It is one of its run queue's runnable tasks.
         join(): queued = true;
-        /// It is not any more.
         leave(): queued = false;
         stop_running(): runs = false;
-        /// It is promised its CPU at once, or is not any more.
         set_immed(immed: bool): immed = immed;
-        /// The default choice of a CPU dispatches it directly.
+        /// Dispatches it directly, by the default choice of a CPU.
         dispatch_to_local(): ddsp_dsq_id = dsq_id::LOCAL;
-        /// It does not go there any more.
+        /// Takes it off `ddsp_deferred_locals`.
         forget_deferred(): deferred_local = false;
-        /// The kernel moves it by itself, to `cpu`.
+        /// Notes the CPU to which the kernel moves it by itself.
         stick_to(cpu: CpuId): sticky_cpu = Some(cpu);
-        /// `cpu` has taken it off a queue to move it.
+        /// Notes the CPU that has taken it off a queue to move it.
         hold(cpu: CpuId): holding_cpu = Some(cpu);
         /// `scx_set_task_state()`.
         set_state(state: TaskState): state = state;
-        /// Its weight for the policy, of 100 by default.
+        /// Sets its weight for the policy, of 100 by default.
         set_weight(weight: u32): weight = weight;
-        /// A dispatch begins to be carried out. Returns who owned it before.
+        /// Begins to carry out a dispatch. Returns the former owner.
         begin_dispatch() -> OpsState: ops_state = OpsState::Dispatching;
-        /// It has come there. Returns where.
+        /// Returns that CPU, once.
         unstick() -> Option<CpuId>: sticky_cpu = None;
     }
 
-    /// What is before this belongs to the first line of its task in the host's cache, …
+    /// The fields before this belong to the first line of its task in the host's cache, …
     pub const FLAGS_BYTES: usize = offset_of!(Entity, ddsp_dsq_id);
-    /// … and what is before this to the second one.
+    /// … and those before this to the second one.
     pub const HOT_BYTES: usize = offset_of!(Entity, weight);
 
-    /// ops.enqueue() is about to be called.
+    /// Begins ops.enqueue().
     #[inline(always)]
     pub fn begin_enqueue(&self) {
         self.qseq.set(self.qseq.get() + 1);
         self.ops_state.set(OpsState::Queueing);
     }
 
-    /// The policy has it.
     #[inline(always)]
     pub fn give_to_policy(&self) {
         self.in_custody.set(true);
@@ -235,7 +228,7 @@ impl Entity {
         leaves
     }
 
-    /// It is switched in. Returns whether it runs for the policy, too: it is queued.
+    /// Switches it in. Returns whether it runs for the policy, too: it is queued.
     #[inline(always)]
     pub fn start_running(&self) -> bool {
         let queued = self.queued.get();
@@ -261,7 +254,7 @@ impl Entity {
         }
     }
 
-    /// An op dispatches it directly.
+    /// Dispatches it directly, by an op.
     #[inline(always)]
     pub fn dispatch_directly(&self, dsq: u64, enq_flags: u64) {
         self.ddsp_dsq_id.set(dsq);
@@ -279,14 +272,14 @@ impl Entity {
         self.ddsp_dsq_id.get() != dsq_id::INVALID
     }
 
-    /// It goes to the local DSQ of another CPU, with these flags, when its run queue's lock is free.
+    /// Leaves its insertion into the local DSQ of another CPU until its run queue's lock is free.
     pub fn defer_local(&self, enq_flags: u64) {
         self.ddsp_enq_flags.set(enq_flags);
         self.clear_opss();
         self.deferred_local.set(true);
     }
 
-    /// It goes there now. Returns the DSQ and the flags.
+    /// Begins that insertion. Returns the DSQ and the flags.
     pub fn take_deferred(&self) -> (u64, u64) {
         self.forget_deferred();
         let taken = (self.ddsp_dsq_id.get(), self.ddsp_enq_flags.get());
@@ -294,7 +287,7 @@ impl Entity {
         taken
     }
 
-    /// No CPU moves it any more. Returns whether one did.
+    /// Ends the hold of the CPU that moves it. Returns whether there was one.
     #[inline(always)]
     pub fn let_go(&self) -> bool {
         self.holding_cpu.take().is_some()

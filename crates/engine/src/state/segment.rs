@@ -27,9 +27,7 @@ impl Segment {
     reads! { asks_bus: bool }
 
     sets! {
-        /// It goes on at another speed.
         change_speed(speed: u32): speed = speed;
-        /// The application begins or ceases to use the bus.
         ask_bus(asks: bool): asks_bus = asks;
     }
 
@@ -39,7 +37,7 @@ impl Segment {
         self.speed.set(speed);
     }
 
-    /// How long it has taken since it began, or since its speed changed.
+    /// Returns how long it has taken since it began, or since its speed changed.
     #[inline(always)]
     pub fn elapsed(&self, now: u64) -> u64 {
         now.saturating_sub(self.start.get())

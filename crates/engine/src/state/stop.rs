@@ -22,31 +22,30 @@ pub(crate) struct StopWork {
 }
 
 impl StopWork {
-    /// It is to go to `dest`, since it may not be where it is.
+    /// Moves it to `dest`, since it may not be where it is.
     pub fn move_to(&self, dest: CpuId) {
         self.dest.set(Some(dest));
     }
 
-    /// It is to go to `dest`, though it may be where it is.
+    /// Moves it to `dest`, though it may be where it is.
     pub fn push_to(&self, dest: CpuId, why: Push) {
         self.push.set(Some(why));
         self.dest.set(Some(dest));
     }
 
-    /// It sleeps: nobody pushes it.
+    /// Forgets a push, as it sleeps.
     pub fn forget_push(&self) {
         if self.push.take().is_some() {
             self.dest.set(None);
         }
     }
 
-    /// Whether the stopper is to move it.
     #[inline(always)]
     pub fn is_due(&self) -> bool {
         self.dest.get().is_some()
     }
 
-    /// The stopper begins. Returns where it is to go, and why.
+    /// Begins the work. Returns the destination and the reason.
     pub fn take(&self) -> (Option<CpuId>, Option<Push>) {
         (self.dest.take(), self.push.take())
     }

@@ -61,7 +61,7 @@ pub(crate) struct Identity {
     pub tgid: u32,
 }
 
-/// What it is from its beginning on.
+/// The facts of a task that never change.
 pub(crate) struct Origin {
     pub comm: Box<str>,
     pub parent: Option<TaskId>,
@@ -123,7 +123,7 @@ pub(crate) struct Task {
     pub pi: crate::state::pi::Holder,
 }
 
-/// What a task's way through sched_ext looks at begins and ends with a line of the host's cache.
+/// The fields of a task's way through sched_ext begin and end with a line of the host's cache.
 const _: () = assert!(std::mem::offset_of!(Task, scx) + scx::Entity::FLAGS_BYTES == 64);
 const _: () = assert!(std::mem::offset_of!(Task, scx) + scx::Entity::HOT_BYTES == 128);
 
@@ -135,28 +135,22 @@ impl Task {
     }
 
     sets! {
-        /// The class that its attributes demand schedules it from now on.
         set_class(class: Class): class = class;
-        /// It is off its CPU.
         switch_out(): on_cpu = false;
-        /// Some CPU spins until it is off its CPU.
         await_off_cpu(): on_cpu_awaited = true;
-        /// It begins to exit.
         exit(): exiting = true;
-        /// It is about to leave its CPU by sched_yield().
         yields(): yielded = true;
-        /// Its running time is charged from `now` on.
         start_exec(now: u64): exec_start = now;
         /// It is on no DSQ any more.
         leave_dsq(): dsq = NIL;
         set_attributes(attributes: Attributes): attributes = attributes;
-        /// It is on a CPU from now on. Returns whether it was on one already.
+        /// Switches it in. Returns whether it was on a CPU already.
         switch_in() -> bool: on_cpu = true;
-        /// Those who spun go on. Returns whether there was any.
+        /// Returns whether a CPU spins until it is off its own, once.
         take_awaited() -> bool: on_cpu_awaited = false;
-        /// It runs on `cpu`. Returns where it ran before.
+        /// Runs it on `cpu`. Returns where it ran before.
         run_on(cpu: CpuId) -> Option<CpuId>: last_cpu = Some(cpu);
-        /// It leaves its CPU. Returns whether by sched_yield().
+        /// Returns whether it leaves its CPU by sched_yield().
         take_yield() -> bool: yielded = false;
     }
 

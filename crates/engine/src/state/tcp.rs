@@ -187,7 +187,7 @@ impl Flow {
         self.snd_wnd_end = self.snd_wnd_end.max(window_end);
     }
 
-    /// Whether an acknowledgement is delayed.
+    /// Returns whether an acknowledgement is delayed.
     pub fn delays_ack(&self) -> bool {
         self.ack_due.is_some()
     }
@@ -203,7 +203,7 @@ impl Flow {
         is_later.then(|| self.timer_at.replace(due).is_some())
     }
 
-    /// The timer expires at `time`. Returns when the acknowledgement is due; if later, the timer is to be set to that.
+    /// Ends the timer at `time`. Returns when the acknowledgement is due; if later, the timer is to be set to that.
     pub fn timer_expires(&mut self, time: u64) -> Option<u64> {
         self.timer_at = self.ack_due.filter(|&due| due > time);
         self.ack_due
