@@ -96,13 +96,13 @@ pub(crate) struct Setup {
 pub(crate) struct Kernel<P, R> {
     pub machine: Machine,
     pub costs: Costs,
-    pub addresses: TaskAddresses,
+    addresses: TaskAddresses,
     pub version: KernelVersion,
     pub setup: Setup,
     pub ops: Ops,
     pub policy: P,
     /// The way from a CPU's fiber to the executor.
-    pub switch: Switch,
+    switch: Switch,
     pub recorder: R,
     /// The caches, and the policy's source of chance.
     pub shared: Shared,
@@ -362,7 +362,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.tasks.push(|id| {
             let tgid = self.tasks.tgid(id, spec.address_space);
             let rng = stream(self.setup.seed, number);
-            let line = self.line_at(self.addresses.of(id));
+            let line = self.line_at(self.task_address(id));
             let identity = Identity { id, parent, tgid };
             Task::new(identity, spec, cpu, self.cpus.len(), line, rng)
         })
@@ -373,7 +373,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         {
-            let mut fibers = Fibers::new(&self.switch);
+            let mut fibers = self.fibers();
             for cpu in &self.cpus {
                 if let Err(why) = fibers.spawn(|| self.cpu_main(cpu)) {
                     self.host_failed(why);
@@ -695,6 +695,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             && !self.life.is_stopping()
     }
 
+    /// Makes fibers that can be suspended by [`Kernel::pause`].
+    pub(crate) fn fibers(&self) -> Fibers<'_> {
+        Fibers::new(&self.switch)
+    }
+
     /// Suspends the CPU that runs, until the executor resumes it.
     #[inline]
     pub(crate) fn pause(&self) {
@@ -771,6 +776,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Returns the cost of the accesses of `c` so far beyond hits, in picoseconds.
     pub(crate) fn memory_wait_ps(&self, c: &Cpu) -> u64 {
         self.shared.cache.borrow().wait_ps(c.id)
+    }
+
+    pub(crate) fn task_address(&self, task: TaskId) -> u64 {
+        self.addresses.of(task)
     }
 
     pub(crate) fn rq_address(&self, cpu: CpuId) -> u64 {

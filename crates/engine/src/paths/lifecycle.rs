@@ -1,6 +1,6 @@
 //! Loading and unloading the policy, and tasks coming to it and leaving it (kernel/sched/ext/ext.c).
 
-use schedlab_fiber::{Fibers, State};
+use schedlab_fiber::State;
 use schedlab_trace::{CpuId, Event, Recorder};
 
 use crate::contract::consts::{self, WATCHDOG_MAX_TIMEOUT_MS, deq, ecode, errno, ops};
@@ -19,7 +19,7 @@ use crate::state::task::{Class, OnRq, Task, TaskState};
 impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Runs `path` to its end while nothing else happens and no time passes.
     fn run_alone(&self, path: impl FnOnce()) {
-        let mut fiber = Fibers::new(&self.switch);
+        let mut fiber = self.fibers();
         if let Err(why) = fiber.spawn(path) {
             self.host_failed(why);
             return;

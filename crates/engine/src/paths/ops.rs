@@ -607,7 +607,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[cold]
     fn give_up(&self) -> ! {
         loop {
-            self.switch.suspend();
+            self.pause();
         }
     }
 

@@ -38,7 +38,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let cache = self.shared.cache.borrow();
             prefetch(cache.kept_of(p.line));
             for cpu in [cpu, p.cpu()] {
-                self.prefetch_set(&cache, cpu, self.addresses.of(next));
+                self.prefetch_set(&cache, cpu, self.task_address(next));
             }
         }
     }
@@ -67,7 +67,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             prefetch(behaviour);
         }
         prefetch(cache.kept_of(next.line));
-        self.prefetch_set(&cache, next.cpu(), self.addresses.of(next.id));
+        self.prefetch_set(&cache, next.cpu(), self.task_address(next.id));
     }
 
     /// `cpu` accesses the line that holds `address` soon.

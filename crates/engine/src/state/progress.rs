@@ -47,7 +47,7 @@ impl Progress {
 pub(crate) struct Tally {
     work: Cell<u64>,
     switches: Cell<u64>,
-    /// When the workload's first phase was over.
+    /// When the part that the score counts began.
     begun: Cell<u64>,
     last_exit: Cell<u64>,
     /// Performance levels that the policy has asked for.
