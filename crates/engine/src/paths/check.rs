@@ -191,7 +191,7 @@ mod tests {
         let tasks = vec![periodic("a", 1, 1, 1), periodic("b", 1, 1, 1)];
         let kernel = Run::new(scenario(2, tasks), Stub::minimal(), RefCell::default());
         for c in &kernel.cpus {
-            c.wait_for(Wait::Idle);
+            c.set_wait(Wait::Idle);
         }
         kernel.check_state();
         act(&kernel, kernel.task(TaskId(0)));

@@ -71,7 +71,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for &other in others {
             let s = self.cpu(other);
             let Some(task) = s.curr() else { continue };
-            if other == c.id || s.waits_for() != Wait::Segment || s.mode() != CpuMode::User {
+            if other == c.id || s.wait() != Wait::Segment || s.mode() != CpuMode::User {
                 continue;
             }
             let p = self.task(task);

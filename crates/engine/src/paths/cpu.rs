@@ -71,7 +71,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn idle_wait(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Idle);
         c.begin_idle();
-        c.wait_for(Wait::Idle);
+        c.set_wait(Wait::Idle);
         self.pause();
     }
 
@@ -88,7 +88,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn run_task(&self, c: &Cpu, p: &Task) {
         if c.is_closed() {
-            c.wait_for(Wait::Idle);
+            c.set_wait(Wait::Idle);
             return self.pause();
         }
         loop {
@@ -135,10 +135,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 c.this.now.set(end);
                 self.progress.pass(end);
             } else {
-                c.wait_for(Wait::Segment);
+                c.set_wait(Wait::Segment);
                 self.set_event(c.id, CpuEvent::Main, end);
                 self.pause();
-                c.wait_for(Wait::Resume);
+                c.set_wait(Wait::Resume);
             }
             let elapsed = c.segment.elapsed(c.this.now.get());
             if undisturbed || c.went_on() {

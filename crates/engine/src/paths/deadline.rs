@@ -433,7 +433,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// `yield_task_dl()`: gives the rest of the runtime away.
     pub(crate) fn yield_task_dl(&self, c: &Cpu, p: &Task) {
-        p.dl.yields();
+        p.dl.set_yielded();
         self.update_curr_dl(c, p);
     }
 

@@ -85,7 +85,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline]
     pub(crate) fn run_deferred(&self, c: &Cpu, rq: &Cpu) {
         debug_assert!(
-            rq.deferred.is_told(),
+            rq.deferred.marks_are_right(),
             "deferred work of CPU {} is forgotten",
             rq.id
         );

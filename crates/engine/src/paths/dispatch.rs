@@ -369,7 +369,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         p.scx.hold(c.id);
-        p.scx.clear_opss();
+        p.scx.release_to_kernel();
         let mut locked = rq;
         if locked.id != src.id {
             self.rq_unlock(c, locked);

@@ -6,7 +6,7 @@ use crate::contract::outcome::ExitInfo;
 use crate::contract::policy::{DumpContext, OpCall, OpKind, Policy};
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
-use crate::state::scx::{OpsState, TaskState as ScxState};
+use crate::state::scx::{OpsState, ScxState};
 use crate::state::sorted::NIL;
 use crate::state::task::{Class, Task};
 

@@ -40,14 +40,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return prev_cpu;
         }
         if self.has_op(OpKind::SelectCpu) && !self.life.is_bypassing() {
-            c.op.place(p.id, true);
+            c.op.begin_for(p.id, true);
             let op = OpCall::SelectCpu {
                 task: p.id,
                 prev_cpu,
                 wake_flags,
             };
             let cpu = self.call_op(c, op) as i32;
-            c.op.placed();
+            c.op.end_for();
             if self.life.is_bypassing() {
                 return prev_cpu;
             }
@@ -115,13 +115,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         p.scx.begin_enqueue();
-        c.op.place(p.id, false);
+        c.op.begin_for(p.id, false);
         let op = OpCall::Enqueue {
             task: p.id,
             enq_flags,
         };
         self.call_op_on(c, rq, op);
-        c.op.placed();
+        c.op.end_for();
         if p.scx.has_direct_dispatch() {
             self.direct_dispatch(c, rq, p, enq_flags);
             return;
@@ -232,14 +232,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                     }
                     // Without run queue locks another CPU may have begun to dispatch it meanwhile.
                     if p.scx.ops_state() == OpsState::Queued {
-                        p.scx.clear_opss();
+                        p.scx.release_to_kernel();
                         break;
                     }
                 }
                 OpsState::Dispatching => self.wait_ops_state(c, p, OpsState::Dispatching),
             }
             if self.life.is_policy_dead() {
-                p.scx.clear_opss();
+                p.scx.release_to_kernel();
             }
         }
         if p.scx.leave_custody() && self.version.dequeue_on_leaving_custody() {
@@ -404,7 +404,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.kicks.count_sync();
         c.rq_modified_begin(Class::Ext);
         let mut verdict = self.balance_one(c, prev);
-        c.kicks.choose();
+        c.kicks.make_due();
         if verdict == Verdict::Prev && prev.is_none_or(|p| p.class() != Class::Ext) {
             verdict = Verdict::Local;
         }

@@ -679,7 +679,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn busy_balance(&self, c: &Cpu) {
         match self.fair_imbalance(c) {
             Some((src, imbalance)) => self.move_fair_tasks(c, src, MIGRATE_MAX, Some(imbalance)),
-            None => c.fair.balanced(false),
+            None => c.fair.note_balance(false),
         }
     }
 
@@ -708,7 +708,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // A CPU that has just become idle does not count its attempts.
         if !(idle && found.is_empty()) {
-            c.fair.balanced(found.is_empty());
+            c.fair.note_balance(found.is_empty());
         }
         for p in &found {
             p.set_on_rq(OnRq::Migrating);

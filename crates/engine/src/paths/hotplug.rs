@@ -28,10 +28,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return None;
         }
         c.raise(irq::HOTPLUG);
-        if !matches!(c.waits_for(), Wait::Segment | Wait::Idle | Wait::Offline) {
+        if !matches!(c.wait(), Wait::Segment | Wait::Idle | Wait::Offline) {
             return None;
         }
-        if c.waits_for() == Wait::Segment {
+        if c.wait() == Wait::Segment {
             self.cancel_event(event.cpu, CpuEvent::Main);
         }
         c.interrupt(time);
@@ -138,7 +138,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         self.set_mode(c, CpuMode::Idle);
-        c.wait_for(Wait::Offline);
+        c.set_wait(Wait::Offline);
         self.pause();
     }
 }

@@ -594,7 +594,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     #[inline(always)]
     fn raise_on(&self, c: &Cpu, irq: u32, time: u64) -> Option<CpuId> {
         c.raise(irq);
-        match c.waits_for() {
+        match c.wait() {
             Wait::Segment => self.queue.cancel_main(c.id),
             Wait::Idle => {}
             // A task has come that is to go elsewhere.
@@ -608,7 +608,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn tick_due(&self, cpu: CpuId, time: u64) -> Option<CpuId> {
         let c = &self.cpus[cpu.index()];
         // An idle CPU has no tick: leaving idle starts it again.
-        if c.curr().is_none() && c.waits_for() == Wait::Idle {
+        if c.curr().is_none() && c.wait() == Wait::Idle {
             return None;
         }
         let mut irqs = 0;
@@ -628,7 +628,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let all_idle = self
             .cpus
             .iter()
-            .all(|c| matches!(c.waits_for(), Wait::Idle | Wait::Offline) && !c.has_irq());
+            .all(|c| matches!(c.wait(), Wait::Idle | Wait::Offline) && !c.has_irq());
         if all_idle
             && self.stuck.get().is_none()
             && !self.life.is_stopping()
@@ -717,7 +717,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// Lets everything earlier happen first: something is.
     #[inline(always)]
     pub(crate) fn wait_for_turn(&self, c: &Cpu) {
-        c.wait_for(Wait::Resume);
+        c.set_wait(Wait::Resume);
         self.queue.wait_for_turn(c.id, c.this.now.get());
         self.pause();
     }
@@ -925,7 +925,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// The workload would fail, but its duration ends that.
-    pub(crate) fn get_stuck(&self, failure: WorkloadFailure) {
+    pub(crate) fn set_stuck(&self, failure: WorkloadFailure) {
         let _ = self.stuck.set(failure);
     }
 

@@ -13,7 +13,7 @@ use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
 use crate::state::life::LoadStage;
-use crate::state::scx::{OpsState, TaskState as ScxState};
+use crate::state::scx::{OpsState, ScxState};
 use crate::state::task::{Class, OnRq, Task, TaskState};
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -297,7 +297,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             p.scx.ops_state(),
             OpsState::Queueing | OpsState::Dispatching
         ) {
-            p.scx.clear_opss();
+            p.scx.release_to_kernel();
         }
         let flags = deq::SAVE | deq::MOVE | deq::NOCLOCK | deq::CLASS;
         self.dequeue_task_scx(c, self.cpu(p.cpu()), p, flags);

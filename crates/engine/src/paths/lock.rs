@@ -87,7 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.read_line(c, line);
         self.begin_spin(c, lock);
         loop {
-            c.wait_for(Wait::Resume);
+            c.set_wait(Wait::Resume);
             self.pause();
             // Either the lock was handed over, or it is this CPU's turn to see that it is free.
             if self.locks.holder(lock) == Some(c.id) {

@@ -29,7 +29,7 @@ use crate::state::dispatch::Entry;
 use crate::state::event_queue::Timer;
 use crate::state::lock::LockIx;
 use crate::state::op::Insertion;
-use crate::state::scx::{OpsState, TaskState as ScxState};
+use crate::state::scx::{OpsState, ScxState};
 use crate::state::sorted::NIL;
 use crate::state::task::{OnRq, Task, TaskState};
 

@@ -12,7 +12,7 @@ use crate::paths::kernel::Kernel;
 use crate::state::attributes::Attributes;
 use crate::state::cpu::Cpu;
 use crate::state::pi::Inherited;
-use crate::state::scx::TaskState as ScxState;
+use crate::state::scx::ScxState;
 use crate::state::stop::Push;
 use crate::state::task::{Class, OnRq, Task, TaskState};
 
@@ -261,7 +261,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.kick_sync_wait(c);
             self.rq_lock(c, c);
         }
-        if c.deferred.balance() {
+        if c.deferred.take_balance() {
             self.run_deferred(c, c);
         }
     }

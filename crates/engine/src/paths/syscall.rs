@@ -463,7 +463,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Class::Idle | Class::Stop => {}
         }
         self.rq_unlock(c, c);
-        p.yields();
+        p.set_yielded();
         self.schedule(c, false);
     }
 
@@ -955,7 +955,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if fails {
                 self.fail(deadlock);
             } else {
-                self.get_stuck(deadlock);
+                self.set_stuck(deadlock);
             }
         }
     }

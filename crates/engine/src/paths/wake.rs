@@ -128,7 +128,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let mode = self.set_mode(c, CpuMode::Spin);
         p.await_off_cpu();
         c.await_off_cpu(p.id);
-        c.wait_for(Wait::Resume);
+        c.set_wait(Wait::Resume);
         self.pause();
         self.set_mode(c, mode);
     }
@@ -203,7 +203,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if p.reservation().is_some() && !self.dl_admit(p, p.attributes().policy) {
             return;
         }
-        if p.scx.state() == crate::state::scx::TaskState::None {
+        if p.scx.state() == crate::state::scx::ScxState::None {
             p.place_on(c.id);
             p.account.fork(c.this.now.get());
             self.introduce_task(c, p);

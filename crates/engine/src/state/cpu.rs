@@ -161,7 +161,7 @@ const _: () = assert!(std::mem::offset_of!(Cpu, scx) + ScxRq::HOT_BYTES <= 128);
 impl Cpu {
     reads! {
         nr_running: u32, next_class: Class, curr: Option<TaskId>, mode: CpuMode, lock_path: LockPath,
-        rq_lock: Option<LockIx>, waits_for of wait: Wait, went_on of woken_by_main: bool,
+        rq_lock: Option<LockIx>, wait: Wait, went_on of woken_by_main: bool,
     }
 
     sets! {
@@ -174,11 +174,9 @@ impl Cpu {
         /// Notes the task that it is about to run; `None`: it runs now.
         choose(next: Option<TaskId>): chosen = next;
         make_rq_lock(lock: LockIx): rq_lock = Some(lock);
-        spin_for(lock: LockIx): spin = Spin::Lock(lock);
-        await_off_cpu(task: TaskId): spin = Spin::OffCpu(task);
         end_spin(): spin = Spin::Nothing;
         /// Notes the event that it waits for from now on; [`Wait::Resume`] also after a wait, in the kernel.
-        wait_for(event: Wait): wait = event;
+        set_wait(event: Wait): wait = event;
         /// Returns whether it has slept.
         end_idle() -> bool: was_idle = false;
         /// Changes the mode. Returns the former one.
@@ -330,6 +328,20 @@ impl Cpu {
     /// Returns whether it is about to run `task`.
     pub fn has_chosen(&self, task: TaskId) -> bool {
         self.chosen.get() == Some(task)
+    }
+
+    pub fn spin_for(&self, lock: LockIx) {
+        self.begin_spin(Spin::Lock(lock));
+    }
+
+    /// Spins until this task is off its CPU.
+    pub fn await_off_cpu(&self, task: TaskId) {
+        self.begin_spin(Spin::OffCpu(task));
+    }
+
+    fn begin_spin(&self, spin: Spin) {
+        let former = self.spin.replace(spin);
+        assert_eq!(former, Spin::Nothing, "a CPU spins for one thing");
     }
 
     pub fn spins_for(&self) -> Option<LockIx> {

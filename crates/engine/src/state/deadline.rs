@@ -37,7 +37,7 @@ impl Entity {
     sets! {
         throttle(): throttled = true;
         /// Gives the rest of its runtime away.
-        yields(): yielded = true;
+        set_yielded(): yielded = true;
         forget_yield(): yielded = false;
         enqueue(): queued = true;
         set_runs(runs: bool): runs = runs;

@@ -29,11 +29,11 @@ impl Deferred {
         wait_for_balance(): at_balance = true;
         next_reenq_local() -> Option<u64>: reenq_local = None;
         /// Returns whether it was left to that end, which has come.
-        balance() -> bool: at_balance = false;
+        take_balance() -> bool: at_balance = false;
     }
 
     /// Returns whether [`Deferred::any`] is right.
-    pub fn is_told(&self) -> bool {
+    pub fn marks_are_right(&self) -> bool {
         self.any.get() || self.is_empty()
     }
 

@@ -258,7 +258,7 @@ impl FairRq {
     }
 
     /// Counts an attempt to balance that found nothing to move, or begins the count anew.
-    pub fn balanced(&self, failed: bool) {
+    pub fn note_balance(&self, failed: bool) {
         self.failed
             .set(if failed { self.failed.get() + 1 } else { 0 });
     }

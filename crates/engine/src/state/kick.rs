@@ -8,7 +8,7 @@ use crate::contract::consts::kick;
 
 /// How far a CPU is that has kicked others and is to wait for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wait {
+enum SyncWait {
     /// It waits for nobody. → `Asked`
     None,
     /// It waits as soon as sched_ext has chosen (`rq->scx.kick_sync_pending`). → `Due`
@@ -22,7 +22,7 @@ enum Wait {
 pub(crate) struct Kicks {
     /// How often it has been through a choice (`rq->scx.kick_sync`).
     sync: Cell<u64>,
-    wait: Cell<Wait>,
+    wait: Cell<SyncWait>,
     /// The CPUs that its interrupt is to kick, with the flags.
     noted: RefCell<Vec<(CpuId, u64)>>,
     /// CPUs to wait for, with their `sync` when they were kicked.
@@ -33,7 +33,7 @@ impl Default for Kicks {
     fn default() -> Self {
         Kicks {
             sync: Cell::new(0),
-            wait: Cell::new(Wait::None),
+            wait: Cell::new(SyncWait::None),
             noted: RefCell::default(),
             waits: RefCell::default(),
         }
@@ -91,28 +91,32 @@ impl Kicks {
 
     /// Makes it wait for those that it has kicked, after its next choice.
     pub fn ask_to_wait(&self) {
-        debug_assert_ne!(self.wait.get(), Wait::Due, "no interrupt comes between");
-        self.wait.set(Wait::Asked);
+        assert_ne!(
+            self.wait.get(),
+            SyncWait::Due,
+            "a kicked CPU is waited for already"
+        );
+        self.wait.set(SyncWait::Asked);
     }
 
     /// Makes a wait that was asked for due, as sched_ext has chosen.
     #[inline]
-    pub fn choose(&self) {
-        if self.wait.get() == Wait::Asked {
-            self.wait.set(Wait::Due);
+    pub fn make_due(&self) {
+        if self.wait.get() == SyncWait::Asked {
+            self.wait.set(SyncWait::Due);
         }
     }
 
     #[inline(always)]
     pub fn wait_is_due(&self) -> bool {
-        self.wait.get() == Wait::Due
+        self.wait.get() == SyncWait::Due
     }
 
     /// Begins the wait if it is due. Returns whether it is.
     pub fn begin_wait(&self) -> bool {
         let is_due = self.wait_is_due();
         if is_due {
-            self.wait.set(Wait::None);
+            self.wait.set(SyncWait::None);
         }
         is_due
     }

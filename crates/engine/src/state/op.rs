@@ -49,7 +49,8 @@ impl OpUnderWay {
     reads! { outer: Option<OpKind>, locked_rq: Option<CpuId> }
 
     sets! {
-        placed(): subject = None;
+        /// Ends that op.
+        end_for(): subject = None;
     }
 
     /// Begins an op that must return by `deadline`, under the lock of a run queue if one is given.
@@ -100,7 +101,7 @@ impl OpUnderWay {
 
     /// Begins `ops.select_cpu()` or `ops.enqueue()` for `task`.
     #[inline(always)]
-    pub fn place(&self, task: TaskId, is_select: bool) {
+    pub fn begin_for(&self, task: TaskId, is_select: bool) {
         self.subject.set(Some(Subject {
             task,
             is_free: true,

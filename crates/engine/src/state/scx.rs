@@ -85,10 +85,14 @@ pub(crate) enum OpsState {
 
 /// `SCX_TASK_STATE_*`: how far the task is known to the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TaskState {
+pub(crate) enum ScxState {
+    /// Not known to it. → `Ready`, `Dead`
     None,
+    /// After ops.init_task(). → `Enabled`, `Dead`
     Ready,
+    /// After ops.enable(). → `Ready`, `Dead`
     Enabled,
+    /// After ops.exit_task(), or never to be known to it. Final.
     Dead,
 }
 
@@ -137,7 +141,7 @@ pub(crate) struct Entity {
     runnable_seq: Cell<Option<u64>>,
 
     weight: Cell<u32>,
-    state: Cell<TaskState>,
+    state: Cell<ScxState>,
 }
 
 impl Default for Entity {
@@ -158,7 +162,7 @@ impl Default for Entity {
             runnable_at: Cell::new(0),
             runnable_seq: Cell::new(None),
             weight: Cell::new(0),
-            state: Cell::new(TaskState::None),
+            state: Cell::new(ScxState::None),
         }
     }
 }
@@ -168,14 +172,14 @@ impl Entity {
         ops_state: OpsState, qseq: u64, in_custody: bool, is_queued of queued: bool, runs: bool,
         is_immed of immed: bool, resets_runnable_at of reset_runnable_at: bool, runnable_at: u64,
         runnable_seq: Option<u64>, ddsp_dsq_id: u64, ddsp_enq_flags: u64, is_deferred of deferred_local: bool,
-        sticky_cpu: Option<CpuId>, holding_cpu: Option<CpuId>, state: TaskState, weight: u32,
+        sticky_cpu: Option<CpuId>, holding_cpu: Option<CpuId>, state: ScxState, weight: u32,
     }
 
     sets! {
         /// Gives it back to its owner `before` the dispatch, which only kept others from it.
         end_dispatch(before: OpsState): ops_state = before;
         /// `SCX_ENQ_CLEAR_OPSS`.
-        clear_opss(): ops_state = OpsState::None;
+        release_to_kernel(): ops_state = OpsState::None;
         enter_custody(): in_custody = true;
         join(): queued = true;
         leave(): queued = false;
@@ -189,8 +193,6 @@ impl Entity {
         stick_to(cpu: CpuId): sticky_cpu = Some(cpu);
         /// Notes the CPU that has taken it off a queue to move it.
         hold(cpu: CpuId): holding_cpu = Some(cpu);
-        /// `scx_set_task_state()`.
-        set_state(state: TaskState): state = state;
         /// Sets its weight for the policy, of 100 by default.
         set_weight(weight: u32): weight = weight;
         /// Begins to carry out a dispatch. Returns the former owner.
@@ -204,11 +206,37 @@ impl Entity {
     /// … and those before this to the second one.
     pub const HOT_BYTES: usize = offset_of!(Entity, weight);
 
+    /// Takes it to another state, along the arrows of [`ScxState`] (`scx_set_task_state()`).
+    ///
+    /// # Panics
+    /// If there is no such arrow.
+    pub fn set_state(&self, to: ScxState) {
+        use ScxState::{Dead, Enabled, None, Ready};
+        let from = self.state.replace(to);
+        let follows = match to {
+            None => false,
+            Ready => matches!(from, None | Enabled),
+            Enabled => from == Ready,
+            Dead => true,
+        };
+        assert!(
+            follows,
+            "a task that was {from:?} to the policy becomes {to:?}"
+        );
+    }
+
     /// Begins ops.enqueue().
+    ///
+    /// # Panics
+    /// If the kernel does not own it.
     #[inline(always)]
     pub fn begin_enqueue(&self) {
         self.qseq.set(self.qseq.get() + 1);
-        self.ops_state.set(OpsState::Queueing);
+        let from = self.ops_state.replace(OpsState::Queueing);
+        assert!(
+            from == OpsState::None,
+            "a task that is {from:?} is enqueued"
+        );
     }
 
     #[inline(always)]
@@ -275,7 +303,7 @@ impl Entity {
     /// Leaves its insertion into the local DSQ of another CPU until its run queue's lock is free.
     pub fn defer_local(&self, enq_flags: u64) {
         self.ddsp_enq_flags.set(enq_flags);
-        self.clear_opss();
+        self.release_to_kernel();
         self.deferred_local.set(true);
     }
 

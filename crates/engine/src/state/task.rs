@@ -101,7 +101,7 @@ pub(crate) struct Task {
     pub scx: scx::Entity,
 
     // Fields that are read where it is chosen and runs.
-    /// Until when its running time has been charged, and how much of it there was (`se.sum_exec_runtime`).
+    /// Until when its running time has been charged.
     exec_start: Cell<u64>,
     /// `se.sum_exec_runtime`.
     sum_exec_ns: Cell<u64>,
@@ -139,7 +139,7 @@ impl Task {
         switch_out(): on_cpu = false;
         await_off_cpu(): on_cpu_awaited = true;
         exit(): exiting = true;
-        yields(): yielded = true;
+        set_yielded(): yielded = true;
         start_exec(now: u64): exec_start = now;
         /// It is on no DSQ any more.
         leave_dsq(): dsq = NIL;

@@ -29,7 +29,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         self.link_local(c, rq, p, enq_flags);
         if enq_flags & enq::CLEAR_OPSS != 0 {
-            p.scx.clear_opss();
+            p.scx.release_to_kernel();
         }
     }
 
@@ -107,7 +107,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.call_dequeue(c, self.rq_of_dispatch(c, p), p);
         }
         if enq_flags & enq::CLEAR_OPSS != 0 {
-            p.scx.clear_opss();
+            p.scx.release_to_kernel();
         }
     }
 
