@@ -55,7 +55,7 @@ fn size(text: &str) -> Result<u64, String> {
 /// How a recording becomes a program
 #[derive(Args, Debug)]
 pub struct ReadingArgs {
-    /// Machine profile whose kernel paths are taken out of the recorded times: that of the replays
+    /// Machine profile whose kernel paths are taken out of the recorded times: use the profile that you replay on
     #[arg(short, long, value_name = "MACHINE", default_value = "laptop", value_hint = ValueHint::FilePath)]
     pub machine: String,
 }

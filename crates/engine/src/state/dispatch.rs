@@ -46,7 +46,7 @@ impl Dispatch {
         self.nr_tasks.get() > 0
     }
 
-    /// Adds an insertion. Returns whether there was room for it besides less than `max`.
+    /// Adds an insertion. Returns false, without it, if `max` insertions wait already.
     #[inline]
     pub fn push(&self, max: u32, entry: Entry) -> bool {
         let mut buf = self.buf.borrow_mut();

@@ -4,10 +4,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The program of `tests/FOLDER/SOURCE.c`, or what the compiler said as a panic.
+#[allow(dead_code, reason = "some tests give macros")]
 pub fn compile(folder: &str, source: &str) -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    compile_as(folder, source, source, &[])
+}
+
+/// The same with macros, `NAME=VALUE`; the program has this name.
+pub fn compile_as(folder: &str, source: &str, name: &str, macros: &[String]) -> PathBuf {
+    // Tests of other packages compile these programs, too.
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies");
     let include = package.join("../../include");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{folder}-{source}"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{folder}-{name}"));
     let compiler = std::env::var("SCHEDLAB_CC").unwrap_or_else(|_| "cc".to_owned());
     let output = Command::new(&compiler)
         .current_dir(package.join("tests").join(folder))
@@ -22,6 +29,7 @@ pub fn compile(folder: &str, source: &str) -> PathBuf {
         .arg(include.join("native"))
         .arg("-I")
         .arg(&include)
+        .args(macros.iter().map(|one| format!("-D{one}")))
         .arg(format!("{source}.c"))
         .arg("-o")
         .arg(&program)
