@@ -88,24 +88,27 @@ fn main() -> ExitCode {
             }
             // Only programs at functions of the kernel know of yields, and when a nice level changes.
             if arguments[0] == "hogs" && !shown.yields {
-                skipped(
-                    "the real kernel's event stream of tasks that change their nice level: this kernel lets no program follow its functions",
-                );
-                verdicts.tell(&name, Ok(()));
+                let why = "the real kernel's event stream of tasks that change their nice level: this kernel lets no program follow its functions";
+                skipped(why);
+                verdicts.skip(&name, why);
                 continue;
             }
             let mut compared = compare(arguments, is_workload);
             for _ in 1..ATTEMPTS {
-                if compared.is_ok() {
+                let Err(Wrong::Unsound(why)) = &compared else {
                     break;
-                }
-                println!("{name}: once more after: {compared:?}");
+                };
+                println!("{name}: once more after: {why}");
                 compared = compare(arguments, is_workload);
             }
-            if let Ok(told) = &compared {
-                println!("{name}: {told}");
-            }
-            verdicts.tell(&name, compared.map(drop));
+            let verdict = match compared {
+                Ok(told) => {
+                    println!("{name}: {told}");
+                    Ok(())
+                }
+                Err(Wrong::Unsound(why) | Wrong::Differs(why)) => Err(why),
+            };
+            verdicts.tell(&name, verdict);
         }
         Ended::Judged(Ok(()))
     })
@@ -138,7 +141,14 @@ impl Listener for Seen {
     }
 }
 
-fn compare(arguments: &[&str], is_workload: bool) -> Result<String, String> {
+/// A run that proves nothing, or something wrong with its measures.
+enum Wrong {
+    /// The kernel left out records: the invariants do not hold.
+    Unsound(String),
+    Differs(String),
+}
+
+fn compare(arguments: &[&str], is_workload: bool) -> Result<String, Wrong> {
     let program = std::env::current_exe().expect("a running program has a path");
     let mut command = vec![program.into_os_string(), programs::MARK.into()];
     command.extend(arguments.iter().map(OsString::from));
@@ -153,18 +163,19 @@ fn compare(arguments: &[&str], is_workload: bool) -> Result<String, String> {
     };
     let mut seen = Seen::default();
     let outcome = run::run_told(&Scheduler::plain(Scheduler::KERNELS_OWN), &job, &mut seen)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| Wrong::Differs(error.to_string()))?;
     if outcome.exit != Exit::Done {
-        return Err(format!("{} {:?}", outcome.exit, outcome.message));
+        let why = format!("{} {:?}", outcome.exit, outcome.message);
+        return Err(Wrong::Unsound(why));
     }
     let marks = (seen.begins, seen.ends, seen.out_of_order);
     if marks != (1, 1, 0) {
-        return Err(format!(
+        return Err(Wrong::Differs(format!(
             "{} beginnings, {} ends, {} events out of order",
             seen.begins, seen.ends, seen.out_of_order
-        ));
+        )));
     }
-    let compared = differences(&outcome)?;
+    let compared = differences(&outcome).map_err(Wrong::Differs)?;
     Ok(format!(
         "{} events, {} switches, {compared} measures",
         seen.events, seen.switches

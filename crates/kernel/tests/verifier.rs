@@ -67,9 +67,10 @@ fn refuse(chosen: &[String], verdicts: &Verdicts) -> Ended {
         match boot(version, objects.path(), verdicts) {
             Ok(log) => end = end.and(no_complaints(&log)),
             Err(error @ (Error::Missing { .. } | Error::NoKernel(_))) => {
-                skipped(&format!("the verifier of {version}: {error}"));
+                let why = format!("the verifier of {version}: {error}");
+                skipped(&why);
                 for name in names {
-                    verdicts.tell(&check_of(version, &name), Ok(()));
+                    verdicts.skip(&check_of(version, &name), &why);
                 }
             }
             Err(error) => end = Err(error.to_string()),

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// The verdicts of checks as they become known.
 #[derive(Default)]
@@ -19,9 +19,17 @@ pub struct Verdicts {
     changed: Condvar,
 }
 
+/// A check that has not failed.
+#[derive(Clone)]
+enum Done {
+    Passed,
+    /// It cannot be judged here, for this reason.
+    Skipped(String),
+}
+
 #[derive(Default)]
 struct Known {
-    verdicts: BTreeMap<String, Result<(), String>>,
+    verdicts: BTreeMap<String, Result<Done, String>>,
     begun: Vec<String>,
     /// Why what has no verdict yet will have none.
     end: Option<Result<(), String>>,
@@ -32,6 +40,15 @@ struct Known {
 impl Verdicts {
     /// Tells the verdict of a check. One that has failed stays failed.
     pub fn tell(&self, name: &str, verdict: Result<(), String>) {
+        self.note(name, verdict.map(|()| Done::Passed));
+    }
+
+    /// Tells that a check cannot be judged here. Tell the reason by [`crate::skipped`], too.
+    pub fn skip(&self, name: &str, why: &str) {
+        self.note(name, Ok(Done::Skipped(why.to_owned())));
+    }
+
+    fn note(&self, name: &str, verdict: Result<Done, String>) {
         let mut known = self.known();
         let before = known.verdicts.get(name);
         if !before.is_some_and(Result::is_err) {
@@ -89,7 +106,7 @@ impl Verdicts {
         self.changed.notify_all();
     }
 
-    fn wait(&self, name: &str) -> Result<(), Failed> {
+    fn wait(&self, name: &str) -> Result<Completion, Failed> {
         let mut known = self.known();
         loop {
             let told = match (known.verdicts.get(name), &known.end) {
@@ -99,7 +116,8 @@ impl Verdicts {
                 (None, None) => None,
             };
             match told {
-                Some(Ok(())) => return Ok(()),
+                Some(Ok(Done::Passed)) => return Ok(Completion::Completed),
+                Some(Ok(Done::Skipped(why))) => return Ok(Completion::ignored_with(why)),
                 Some(Err(why)) => return Err(why.into()),
                 None => {}
             }
@@ -145,7 +163,7 @@ fn run_with(
     let verdicts: &'static Verdicts = Box::leak(Box::default());
     let trial = |name: String| {
         let of = name.clone();
-        Trial::test(name, move || verdicts.wait(&of))
+        Trial::ignorable_test(name, move || verdicts.wait(&of))
     };
     let trials: Vec<Trial> = names.into_iter().map(trial).collect();
     let nothing_to_do = arguments.list || arguments.ignored || chosen.is_empty();
@@ -159,7 +177,7 @@ fn run_with(
                 Ok(Ended::Judged(end)) => end,
                 Ok(Ended::Missing(why)) => {
                     crate::skipped(&why);
-                    chosen.iter().for_each(|name| verdicts.tell(name, Ok(())));
+                    chosen.iter().for_each(|name| verdicts.skip(name, &why));
                     Ok(())
                 }
                 Err(_) => Err("the checks ended in a panic".to_owned()),

@@ -4,6 +4,7 @@
 mod apart;
 mod calls;
 mod own_loader;
+mod perfetto;
 pub mod programs;
 mod waits;
 
@@ -749,9 +750,18 @@ fn events_make_a_whole_trace(_: &Inside<'_>) -> Result<String, String> {
         format!("{} switches", trace.switches)
     })?;
     let bytes = writer.finish().map_err(|e| e.to_string())?;
-    // A switch takes at least a time stamp, two names and six numbers.
-    let least = trace.switches * 30;
-    ensure(bytes.len() > least, || format!("{} bytes", bytes.len()))?;
+    let written = perfetto::switches(&bytes)?;
+    ensure(written.len() == trace.switches, || {
+        format!("{} switches written", written.len())
+    })?;
+    let chained = |pair: &[perfetto::Switch]| pair[0].next_pid == pair[1].prev_pid;
+    for cpu in 0..cpus as u32 {
+        let of_cpu = written.iter().filter(|(on, _)| *on == cpu);
+        let of_cpu: Vec<_> = of_cpu.map(|(_, switch)| switch.clone()).collect();
+        ensure(of_cpu.windows(2).all(chained), || {
+            format!("CPU {cpu} does not go on from the task that was written before")
+        })?;
+    }
     Ok(format!(
         "{} switches, {} bytes, {:?}",
         trace.switches,
