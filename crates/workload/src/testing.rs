@@ -80,7 +80,7 @@ pub fn try_run(workload: Workload, order: Order) -> End {
             },
             u32::MAX,
         ),
-        objects: workload.objects.iter().map(Object::new).collect(),
+        objects: workload.objects.iter().map(Waitable::new).collect(),
         tasks: Vec::new(),
         runnable: VecDeque::new(),
         sleeping: BTreeMap::new(),
@@ -97,7 +97,7 @@ pub fn try_run(workload: Workload, order: Order) -> End {
     executor.run(workload.duration)
 }
 
-struct Object {
+struct Waitable {
     spec: ObjectSpec,
     /// Sizes of the queued messages.
     queue: VecDeque<u32>,
@@ -112,13 +112,13 @@ struct Object {
     sleepers: VecDeque<usize>,
 }
 
-impl Object {
-    fn new(spec: &ObjectSpec) -> Object {
+impl Waitable {
+    fn new(spec: &ObjectSpec) -> Waitable {
         let value = match spec {
             ObjectSpec::Semaphore { initial } => *initial,
             _ => 0,
         };
-        Object {
+        Waitable {
             spec: *spec,
             queue: VecDeque::new(),
             used_bytes: 0,
@@ -158,7 +158,7 @@ enum Step {
 struct Executor {
     order: Order,
     picks: Rng,
-    objects: Vec<Object>,
+    objects: Vec<Waitable>,
     tasks: Vec<Task>,
     runnable: VecDeque<usize>,
     sleeping: BTreeMap<(Instant, u64), usize>,
@@ -281,7 +281,7 @@ impl Executor {
         }
     }
 
-    fn object(&mut self, id: ObjectId) -> &mut Object {
+    fn object(&mut self, id: ObjectId) -> &mut Waitable {
         &mut self.objects[id.0 as usize]
     }
 
