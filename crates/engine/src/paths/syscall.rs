@@ -18,7 +18,6 @@ use crate::paths::sched::Change;
 use crate::state::cpu::Cpu;
 use crate::state::event_queue::Timer;
 use crate::state::object::Object;
-use crate::state::shared::Buffer;
 use crate::state::task::{Class, Task, TaskState};
 
 /// How an effect ended.
@@ -252,8 +251,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     fn stream_kind(&self, object: ObjectId) -> StreamKind {
         match self.objects.borrow().get(object.0 as usize) {
-            Some(Object::Channel(channel)) if channel.tcp.is_some() => StreamKind::Tcp,
-            Some(Object::Channel(channel)) if channel.socket => StreamKind::Socket,
+            Some(Object::Channel(channel)) if channel.is_tcp() => StreamKind::Tcp,
+            Some(Object::Channel(channel)) if channel.is_socket() => StreamKind::Socket,
             _ => StreamKind::Pipe,
         }
     }
@@ -715,31 +714,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let Some(Object::Channel(channel)) = objects.get_mut(to.0 as usize) else {
                 return Effect::Wrong(to);
             };
-            if !channel.known_writers.contains(&p.id) {
-                channel.known_writers.push(p.id);
-            }
-            if channel.tcp.is_some() {
+            channel.note_writer(p.id);
+            if channel.is_tcp() {
                 drop(objects);
                 return self.tcp_write(c, p, to, bytes);
             }
-            // A message larger than the buffer passes when the buffer is empty.
-            let fits = channel.used + u64::from(bytes) <= channel.capacity || channel.used == 0;
-            if !fits {
-                channel.writers.push_back(p.id);
+            if !channel.put(bytes) {
+                channel.wait_to_write(p.id);
                 return Effect::Wait;
             }
-            channel.used += u64::from(bytes);
-            channel.messages.push_back(bytes);
-            if let Some(buffer) = p.program.take_message() {
-                channel.buffers.push_back(buffer);
-            }
-            let room = channel.used < channel.capacity;
-            let writer = if room {
-                channel.writers.pop_front()
-            } else {
-                None
-            };
-            (channel.readers.pop_front(), writer)
+            channel.put_buffer(p.program.take_message());
+            let writer = channel.next_writer_with_room();
+            (channel.next_reader(), writer)
         };
         if let Some(reader) = reader {
             self.wake(c, reader, self.channel_wake());
@@ -751,43 +737,35 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     fn read(&self, c: &Cpu, p: &Task, from: ObjectId, limit: u32) -> Effect {
-        let (count, socket, buffers, reader, writer) = {
+        let (taken, is_socket, reader, writer) = {
             let mut objects = self.objects.borrow_mut();
             let Some(Object::Channel(channel)) = objects.get_mut(from.0 as usize) else {
                 return Effect::Wrong(from);
             };
-            if channel.tcp.is_some() && !channel.messages.is_empty() {
+            if channel.is_tcp() && !channel.is_empty() {
                 drop(objects);
                 return self.tcp_read(c, from, limit);
             }
-            if channel.messages.is_empty() {
+            if channel.is_empty() {
                 if p.program.leave_wait() {
                     return Effect::Done(Outcome::Closed);
                 }
-                channel.readers.push_back(p.id);
+                channel.wait_to_read(p.id);
                 return Effect::Wait;
             }
-            let count = channel.messages.len().min(limit.max(1) as usize);
-            for bytes in channel.messages.drain(..count) {
-                channel.used -= u64::from(bytes);
-            }
-            let more = !channel.messages.is_empty();
-            let reader = if more {
-                channel.readers.pop_front()
-            } else {
-                None
+            let taken = channel.read(limit);
+            let reader = match taken.is_all {
+                true => None,
+                false => channel.next_reader(),
             };
-            let with_buffer = count.min(channel.buffers.len());
-            let buffers: Vec<Buffer> = channel.buffers.drain(..with_buffer).collect();
-            let writer = channel.writers.pop_front();
-            (count as u32, channel.socket, buffers, reader, writer)
+            (taken, channel.is_socket(), reader, channel.next_writer())
         };
-        if !buffers.is_empty() {
-            let path = match socket {
+        if !taken.buffers.is_empty() {
+            let path = match is_socket {
                 true => KernelPath::Receive,
                 false => KernelPath::PipeRead,
             };
-            self.empty_buffers(c, path, &buffers);
+            self.empty_buffers(c, path, &taken.buffers);
         }
         if let Some(writer) = writer {
             self.wake(c, writer, self.channel_wake());
@@ -795,7 +773,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(reader) = reader {
             self.wake(c, reader, self.channel_wake());
         }
-        Effect::Done(Outcome::Messages(count))
+        Effect::Done(Outcome::Messages(taken.messages))
     }
 
     fn lock_mutex(&self, c: &Cpu, p: &Task, mutex: ObjectId) -> Effect {
@@ -923,8 +901,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for object in self.objects.borrow_mut().iter_mut() {
             if let Object::Channel(channel) = object {
                 let gone = |task: &TaskId| self.task(*task).state() == TaskState::Dead;
-                if !channel.known_writers.is_empty() && channel.known_writers.iter().all(gone) {
-                    closed.extend(channel.readers.drain(..));
+                if channel.is_closed(gone) {
+                    closed.extend(channel.all_readers());
                 }
             }
         }

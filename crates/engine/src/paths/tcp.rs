@@ -22,7 +22,6 @@ use crate::paths::syscall::Effect;
 use crate::state::cpu::{Cpu, irq};
 use crate::state::event_queue::Timer;
 use crate::state::object::{Channel, Object};
-use crate::state::shared::Buffer;
 use crate::state::task::Task;
 use crate::state::tcp::{ATO_NS, Flow, PREQUEUE_NS, Segment};
 
@@ -46,10 +45,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Some(Object::Channel(channel)) = objects.get_mut(object.0 as usize) else {
             unreachable!("a direction of a connection is a channel");
         };
-        let mut flow = channel.tcp.take().expect("it is one of TCP");
-        let result = look(channel, &mut flow);
-        channel.tcp = Some(flow);
-        result
+        channel.with_flow(look)
     }
 
     /// `tcp_sendmsg()`.
@@ -57,14 +53,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let append = |waits: bool| {
             self.with_flow(to, |channel, flow| {
                 let used = flow.sender_bytes();
-                if used + u64::from(bytes) > channel.capacity && used > 0 {
+                if used + u64::from(bytes) > channel.capacity() && used > 0 {
                     if waits {
-                        channel.writers.push_back(p.id);
+                        channel.wait_to_write(p.id);
                     }
                     return false;
                 }
                 flow.append(bytes);
-                channel.buffers.extend(p.program.take_message());
+                channel.put_buffer(p.program.take_message());
                 true
             })
         };
@@ -94,26 +90,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `tcp_recvmsg()` of what is there.
     pub(crate) fn tcp_read(&self, c: &Cpu, from: ObjectId, limit: u32) -> Effect {
         let now = c.this.now.get();
-        let (count, buffers, reader, ack) = self.with_flow(from, |channel, flow| {
-            let count = channel.messages.len().min(limit.max(1) as usize);
-            let bytes = channel.messages.drain(..count).map(u64::from).sum();
-            let with_buffer = count.min(channel.buffers.len());
-            let buffers: Vec<Buffer> = channel.buffers.drain(..with_buffer).collect();
-            let all_read = channel.messages.is_empty();
-            let reader = if all_read {
-                None
-            } else {
-                channel.readers.pop_front()
+        let (taken, reader, ack) = self.with_flow(from, |channel, flow| {
+            let taken = channel.take(limit);
+            let reader = match taken.is_all {
+                true => None,
+                false => channel.next_reader(),
             };
-            let acks = flow.acks_after_read(bytes, all_read);
+            let acks = flow.acks_after_read(taken.bytes, taken.is_all);
             if !acks && flow.has_to_ack() {
                 self.delay_ack(c, from, flow, now, ATO_NS);
             }
             let opens = acks && !flow.has_to_ack();
-            (count as u32, buffers, reader, acks.then_some(opens))
+            (taken, reader, acks.then_some(opens))
         });
-        if !buffers.is_empty() {
-            self.empty_buffers(c, KernelPath::Receive, &buffers);
+        if !taken.buffers.is_empty() {
+            self.empty_buffers(c, KernelPath::Receive, &taken.buffers);
         }
         if let Some(opens) = ack {
             self.net_rx(
@@ -127,7 +118,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if let Some(reader) = reader {
             self.wake_for_tcp(c, reader);
         }
-        Effect::Done(Outcome::Messages(count))
+        Effect::Done(Outcome::Messages(taken.messages))
     }
 
     /// Carries out `first` and all that follows from it, on this CPU, as softirqs do (`net_rx_action()`).
@@ -177,8 +168,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let now = c.this.now.get();
         let reader = self.with_flow(object, |channel, flow| {
             flow.arrives(segment.bytes, now);
-            channel.messages.extend(segment.messages);
-            let reader = channel.readers.pop_front();
+            channel.arrive(segment.messages);
+            let reader = channel.next_reader();
             if reader.is_none() && flow.acks_on_arrival() {
                 work.push_back(Work::Ack {
                     object,
@@ -214,8 +205,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn acknowledged(&self, c: &Cpu, object: ObjectId, ack: (u64, u64)) {
         let writers = self.with_flow(object, |channel, flow| {
             flow.acked(ack);
-            if flow.sender_bytes() * 3 <= channel.capacity * 2 {
-                std::mem::take(&mut channel.writers)
+            if flow.sender_bytes() * 3 <= channel.capacity() * 2 {
+                channel.all_writers()
             } else {
                 VecDeque::new()
             }
