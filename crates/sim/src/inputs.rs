@@ -41,7 +41,7 @@ pub struct Prepared {
     pub(crate) spec: SimSpec,
     profile: Arc<Machine>,
     pub(crate) version: KernelVersion,
-    /// Text of the rt-app file, where the workload is one.
+    /// Texts of the rt-app files of the workload. It is built from them for each run, which uses up its behaviours.
     rtapp: Vec<(String, Arc<str>)>,
     scheduler: Option<Selection>,
     /// The analysis of its code, or the reason for which a requested one is missing.

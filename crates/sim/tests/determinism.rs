@@ -1,6 +1,6 @@
 //! The same specification gives the same bytes: events and results, again and beside other runs.
 //!
-//! With SCHEDLAB_BYTES=FOLDER the bytes are left there, so that `tools/check-determinism` can compare
+//! With SCHEDLAB_BYTES=FOLDER one of them leaves the bytes there, so that `tools/check-determinism` can compare
 //! builds: debug with release, and policies compiled by gcc with those by clang. SCHEDLAB_PART=I/N takes every Nth run
 //! from the Ith on, counted from 0: an emulator of another processor never gives back what it keeps of each run.
 
@@ -91,20 +91,26 @@ fn a_run_repeats_to_the_byte_alone_and_beside_others() {
             }
         }
     });
-    if let Some(folder) = std::env::var_os("SCHEDLAB_BYTES") {
-        std::fs::create_dir_all(&folder).expect("the folder can be made");
-        for (spec, bytes) in specs.iter().zip(&alone) {
-            // A machine stands in several runs, so a name without the workload would keep whichever was written last.
-            let workload: String = spec
-                .workload
-                .chars()
-                .filter(|c| c.is_alphanumeric())
-                .collect();
-            let name = format!("{}-{}-{workload}", spec.scheduler.name, spec.machine);
-            let file = std::fs::File::create_new(Path::new(&folder).join(name));
-            file.and_then(|mut file| file.write_all(bytes))
-                .expect("the folder can be written, each file once");
-        }
+}
+
+/// Leaves the bytes of each run, once, in the folder that SCHEDLAB_BYTES names.
+#[test]
+fn bytes_are_left_to_compare() {
+    let Some(folder) = std::env::var_os("SCHEDLAB_BYTES") else {
+        return;
+    };
+    std::fs::create_dir_all(&folder).expect("the folder can be made");
+    for spec in specs() {
+        // A machine stands in several runs, so a name without the workload would keep whichever was written last.
+        let workload: String = spec
+            .workload
+            .chars()
+            .filter(|c| c.is_alphanumeric())
+            .collect();
+        let name = format!("{}-{}-{workload}", spec.scheduler.name, spec.machine);
+        let file = std::fs::File::create_new(Path::new(&folder).join(name));
+        file.and_then(|mut file| file.write_all(&bytes(&spec)))
+            .expect("the folder can be written, each file once");
     }
 }
 
