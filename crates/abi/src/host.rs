@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use schedlab_bpf::translate::Entry;
 use schedlab_engine::policy::{
     Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, Service, ThisCpu, TimerId,
 };
@@ -30,15 +31,17 @@ use crate::fields::Fields;
 use crate::graph::Graph;
 use crate::host_table::Table;
 use crate::image::Image;
-use crate::kfuncs::time::Timers;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
 use crate::maps::Maps;
 use crate::masks::MaskPool;
 use crate::memory::{Memory, PAGE, space};
 use crate::object::NativeObject;
 use crate::ops;
+use crate::ops_table;
 use crate::races::Races;
 use crate::tasks::{Extension, Tasks};
+use crate::timers::Timers;
+use crate::version;
 
 /// Lines that `bpf_printk()` may leave behind.
 const LOG_LINES_MAX: usize = 1_000;
@@ -371,7 +374,7 @@ impl Context {
     /// A kfunc that may sleep is called (`KF_SLEEPABLE`). Where no op may sleep, the virtual kernel refuses it.
     pub fn may_sleep(self, kfunc: &str) {
         let sleepable = self.with(|host| host.sleepable);
-        let is_awake = |op| ops::MAY_SLEEP.has(op) && !sleepable.has(op);
+        let is_awake = |op| ops_table::MAY_SLEEP.has(op) && !sleepable.has(op);
         if self.op().is_some_and(is_awake) {
             self.fault(format!(
                 "{kfunc}() may sleep, and the kernel's verifier refuses it in an op that is not sleepable: define the op with BPF_STRUCT_OPS_SLEEPABLE()"
@@ -427,6 +430,60 @@ impl Context {
             }
         }
         set
+    }
+
+    /// Ends the run where a kfunc came after the kernel that is simulated: there the policy would not load.
+    #[inline]
+    pub fn require(self, kfunc: &str) {
+        if self.with(|host| host.version < KernelVersion::V7_2) {
+            self.require_in_older(kfunc);
+        }
+    }
+
+    #[cold]
+    fn require_in_older(self, kfunc: &str) {
+        if self.with(|host| version::is_newer(host.version, kfunc)) {
+            self.lacks(kfunc);
+        }
+    }
+
+    /// Ends the run: a kfunc that is not there was called.
+    #[cold]
+    pub fn lacks(self, kfunc: &str) -> ! {
+        let version = self.with(|host| host.version);
+        if version::is_newer(version, kfunc) {
+            self.fault(format!("kfunc {kfunc} is not in Linux {}", version.name()));
+        }
+        self.fault(format!("kfunc {kfunc} is not in the virtual kernel"))
+    }
+
+    /// The idle masks that this CPU holds show what has changed: in the kernel they are its own.
+    pub fn refresh_idle_masks(self) {
+        if self.with(|host| !host.current().idle_masks.is_empty()) {
+            self.refresh_each();
+        }
+    }
+
+    #[cold]
+    fn refresh_each(self) {
+        for held in self.with(|host| host.current().idle_masks.clone()) {
+            let now = self.ask(|kernel| kernel.idle_mask(held.node, held.smt));
+            // SAFETY: masks of the pool live as long as the host.
+            unsafe { (*held.mask).set_words(now.words()) };
+        }
+    }
+
+    /// Calls a function of an object, and lets the time of its instructions pass.
+    pub fn call_back(self, function: u64, arguments: [u64; 4]) -> u64 {
+        let [a, b, c, d] = arguments;
+        // SAFETY: programs have addresses of functions only from us (`BPF_PSEUDO_FUNC`); calling what is none faults, and
+        // that is caught.
+        let result = unsafe {
+            let function = std::mem::transmute::<usize, Entry>(function as usize);
+            function(self.run(), a, b, c, d, 0)
+        };
+        self.charge_instructions();
+        result
     }
 }
 
@@ -560,7 +617,7 @@ impl Host {
         });
         // The last call of a function may have taken its frame: then it is the op, or one that it ended with.
         if callers.is_empty() {
-            callers.extend(op.and_then(|op| self.image.offset(ops::address(&self.ops, op)?)));
+            callers.extend(op.and_then(|op| self.image.offset(ops_table::address(&self.ops, op)?)));
         }
         self.image.object().line_of(&callers)
     }
@@ -694,7 +751,7 @@ impl Host {
         match op {
             None => format!("{policy}: {message}"),
             Some(op) => {
-                let op = ops::name_of(op, self.cids.is_form);
+                let op = ops_table::name_of(op, self.cids.is_form);
                 format!("{policy}: in ops.{op}: {message}")
             }
         }
@@ -897,8 +954,8 @@ impl Runner {
             cpus: (0..nr_cpus)
                 .map(|id| UnsafeCell::new(Cpu::new(id, &memory)))
                 .collect(),
-            info: ops::info(&ops, is_cid),
-            sleepable: ops::sleepable(&ops, &image),
+            info: ops_table::info(&ops, is_cid),
+            sleepable: ops_table::sleepable(&ops, &image),
             ops,
             tasks: Tasks::new(nr_cpus, &memory, extension),
             maps: Maps::new(&sized.maps, &sized.inner, nr_cpus)?,

@@ -28,6 +28,7 @@ mod native_policy;
 pub mod object;
 mod object_error;
 mod ops;
+mod ops_table;
 pub mod options;
 mod placed;
 mod primitives;
@@ -35,6 +36,7 @@ mod races;
 mod rehearsal;
 mod signature;
 mod tasks;
+mod timers;
 mod version;
 mod watch;
 

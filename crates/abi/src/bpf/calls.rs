@@ -5,7 +5,6 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use schedlab_bpf::program::{Hooks, HostFn};
-use schedlab_bpf::translate::Entry;
 use schedlab_engine::KernelVersion;
 use schedlab_trace::TaskId;
 
@@ -369,7 +368,7 @@ fn others(name: &str) -> Option<HostFn> {
         "bpf_rbtree_add_impl" | "bpf_rbtree_add" => {
             host_fn!(|c, root: u64, node: u64, less: u64| {
                 map::tree_add(c, root, node, |a, b| {
-                    call_back(c, less, [a, b, 0, 0]) as u8 != 0
+                    c.call_back(less, [a, b, 0, 0]) as u8 != 0
                 })
             })
         }
@@ -425,21 +424,6 @@ fn others(name: &str) -> Option<HostFn> {
     })
 }
 
-/// A function of the policy that the host calls back.
-fn callback(function: u64) -> Entry {
-    // SAFETY: programs have addresses of functions only from us (`BPF_PSEUDO_FUNC`); calling what is none faults, and that is
-    // caught.
-    unsafe { std::mem::transmute::<usize, Entry>(function as usize) }
-}
-
-fn call_back(context: Context, function: u64, arguments: [u64; 4]) -> u64 {
-    let [a, b, c, d] = arguments;
-    // SAFETY: as in `callback`.
-    let result = unsafe { callback(function)(context.run(), a, b, c, d, 0) };
-    context.charge_instructions();
-    result
-}
-
 fn repeat(context: Context, nr: u32, function: u64, data: u64, flags: u64) -> i64 {
     if flags != 0 {
         return EINVAL;
@@ -449,7 +433,7 @@ fn repeat(context: Context, nr: u32, function: u64, data: u64, flags: u64) -> i6
     }
     for index in 0..nr {
         primitives::step(context);
-        if call_back(context, function, [index.into(), data, 0, 0]) as u32 != 0 {
+        if context.call_back(function, [index.into(), data, 0, 0]) as u32 != 0 {
             return i64::from(index) + 1;
         }
     }
@@ -466,23 +450,12 @@ fn for_each(context: Context, of: *const u64, function: u64, data: u64, flags: u
         && map::next(context, of, &raw mut cursor, &raw mut key, &raw mut value)
     {
         nr += 1;
-        if call_back(
-            context,
-            function,
-            [of as u64, key as u64, value as u64, data],
-        ) as u32
-            != 0
-        {
+        let arguments = [of as u64, key as u64, value as u64, data];
+        if context.call_back(function, arguments) as u32 != 0 {
             break;
         }
     }
     nr
-}
-
-/// Calls the function of a timer.
-pub fn timer_callback(context: Context, function: *const c_void, arguments: [u64; 3]) -> i64 {
-    let [map, key, value] = arguments;
-    call_back(context, function as u64, [map, key, value, 0]) as i64
 }
 
 fn probe_read(to: *mut u8, bytes: u32, from: *const u8) -> i64 {

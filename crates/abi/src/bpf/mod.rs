@@ -22,7 +22,6 @@ use schedlab_bpf::program::{Hooks, HostFn, Layout};
 use schedlab_bpf::translate::{Code, translate};
 use schedlab_engine::KernelVersion;
 
-pub use calls::timer_callback;
 pub use image::{Beside, Image, Sized};
 pub use read::{Facts, read, recorded, step_map};
 pub use recording::{Places, Recording};
