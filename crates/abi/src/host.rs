@@ -19,7 +19,7 @@ use schedlab_machine::profile::Policy as Costs;
 use schedlab_machine::{Machine, Topology};
 use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
-use crate::audit::Audit;
+use crate::audit::state::Audit;
 use crate::bpf::{
     self, Sized,
     fields::{ObjectRunQueue, Root},
