@@ -12,6 +12,7 @@ pub mod compiler;
 mod custody;
 mod dwarf;
 mod fields;
+mod functions;
 mod graph;
 mod host;
 mod host_table;
@@ -41,7 +42,7 @@ mod version;
 mod watch;
 
 pub use bpf::{KernelTypes, decisions, kernel_types, missing_functions};
-pub use host::Watch;
+pub use host::runner::Watch;
 pub use image::LoadError;
 pub use layout::NR_CPUS_MAX;
 pub use map_def::{MapDef, is_known_kind, unknown_kind};

@@ -9,7 +9,7 @@ use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
 
-use crate::host::{Runner, Watch};
+use crate::host::runner::{Runner, Watch};
 use crate::image::{Image, LoadError};
 use crate::kconfig::Values;
 use crate::layout::NR_CPUS_MAX;

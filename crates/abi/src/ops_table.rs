@@ -1,4 +1,4 @@
-//! What a policy's table of ops says.
+//! Reads a policy's table of ops.
 
 use std::ffi::CStr;
 

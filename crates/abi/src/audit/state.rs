@@ -1,4 +1,4 @@
-//! What the audit knows of a run: whose memory is whose, and what each op has paid for.
+//! Holds the state of an audit: the owner of each piece of memory, and the payments of each op.
 
 use schedlab_engine::policy::{OpCall, OpKind, OpSet};
 use schedlab_trace::TaskId;
