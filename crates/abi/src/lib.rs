@@ -41,13 +41,13 @@ mod timers;
 mod version;
 mod watch;
 
-pub use bpf::{KernelTypes, decisions, kernel_types, missing_functions};
+pub use bpf::{KernelTypes, LeftOut, decisions, kernel_types, missing_functions};
 pub use host::runner::Watch;
 pub use image::LoadError;
 pub use layout::NR_CPUS_MAX;
 pub use map_def::{MapDef, is_known_kind, unknown_kind};
 pub use native_policy::NativePolicy;
-pub use object::{LeftOut, NativeObject};
+pub use object::NativeObject;
 pub use object_error::{ObjectError, ObjectErrors};
 pub use options::{OptionError, OptionKind, PolicyOption, Settings};
 pub use rehearsal::Recorder;
