@@ -108,7 +108,7 @@ pub struct Host {
     env: *const Env<'static>,
     /// The data that the code of an object reaches.
     pub bpf: bpf::Run,
-    /// A borrow of the host is active; only debug builds keep it.
+    /// A borrow of the host is active.
     looked_at: Cell<bool>,
     /// The CPU that it runs on, one of `cpus`.
     current: *mut Cpu,

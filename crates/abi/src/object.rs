@@ -252,7 +252,7 @@ impl NativeObject {
         })
     }
 
-    /// Reads an object that was compiled for BPF. `types` are those of the virtual kernel.
+    /// Reads an object that was compiled for BPF. `types` are the virtual kernel's.
     ///
     /// # Errors
     /// As [`NativeObject::from_elf`].

@@ -65,7 +65,7 @@ impl KernelTypes {
         })
     }
 
-    /// Those of a version.
+    /// Returns the types of a version.
     pub fn of(&self, version: KernelVersion) -> &Btf {
         match version {
             KernelVersion::V6_18 => &self.v6_18,

@@ -19,7 +19,10 @@ use crate::version;
 
 impl Context {
     /// Of the pointer that code was given.
-    pub fn of(host: *mut Host) -> Context {
+    ///
+    /// # Safety
+    /// The host was made by a `Runner`, which lives for as long as the context is used, on this thread.
+    pub unsafe fn of(host: *mut Host) -> Context {
         Context(host)
     }
 
@@ -65,13 +68,13 @@ impl Context {
 
     /// Looks at the host. `f` must neither suspend nor keep a reference: between two uses of this
     /// function the virtual kernel may have changed everything. Nor may it look at the host by another
-    /// way than its argument, which debug builds check.
+    /// way than its argument: that panics, in each build.
     #[inline]
     pub fn with<R>(self, f: impl FnOnce(&mut Host) -> R) -> R {
-        // SAFETY: the pointer is the one that `Runner` gave to the policy. While policy code runs
-        // the runner itself holds no reference, and `f` ends before anybody else looks.
+        // SAFETY: the host lives, as `of` and `Runner` promise. While policy code runs the runner itself holds no
+        // reference, and no other look is under way, as was checked.
         unsafe {
-            debug_assert!(
+            assert!(
                 !(*self.0).looked_at.replace(true),
                 "the host is borrowed twice"
             );
@@ -84,10 +87,8 @@ impl Context {
     /// The borrow of the host has ended.
     #[inline]
     pub(super) fn looks_no_more(self) {
-        if cfg!(debug_assertions) {
-            // SAFETY: as in `with`.
-            unsafe { (*self.0).looked_at.set(false) };
-        }
+        // SAFETY: as in `with`.
+        unsafe { (*self.0).looked_at.set(false) };
     }
 
     /// Looks at the environment of the call that is under way, as `with`.
