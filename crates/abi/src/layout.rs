@@ -257,7 +257,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::compiler;
     use crate::dwarf::Types;
-    use crate::host_table::Table;
+    type Table = crate::host_table::Table<*const c_void>;
 
     /// The debug information of a fixture as the compiler at hand lays it out.
     fn types() -> &'static Types {

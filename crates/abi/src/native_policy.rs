@@ -9,12 +9,12 @@ use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
 
-use crate::host::{Runner, Watch};
+use crate::host::runner::{Runner, Watch};
 use crate::image::{Image, LoadError};
 use crate::kconfig::Values;
 use crate::layout::NR_CPUS_MAX;
 use crate::object::NativeObject;
-use crate::ops;
+use crate::ops_table;
 use crate::options::Settings;
 use crate::rehearsal;
 
@@ -93,12 +93,12 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
             })?;
         }
         let host = runner.host();
-        if ops::name(&host.ops).is_none() {
+        if ops_table::name(&host.ops).is_none() {
             return Err(LoadError::Name {
                 policy: object.name().to_owned(),
             });
         }
-        match ops::must_not_sleep(&host.ops, host.sleepable) {
+        match ops_table::must_not_sleep(&host.ops, host.sleepable) {
             None => Ok(NativePolicy { runner }),
             Some(op) => Err(LoadError::Sleepable {
                 policy: object.name().to_owned(),
@@ -114,7 +114,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
 
     /// The ops that it has and that the virtual kernel never calls: it has one cgroup, and no core scheduling.
     pub fn never_called(&self) -> Vec<&'static str> {
-        ops::never_called(&self.runner.host().ops)
+        ops_table::never_called(&self.runner.host().ops)
     }
 
     /// The output of `scx_bpf_dump()` when the policy was ejected.

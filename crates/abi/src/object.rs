@@ -7,7 +7,7 @@ use std::sync::Arc;
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _};
 use schedlab_bpf::transcript::Transcript;
 
-use crate::bpf::{self, KernelTypes, decisions::Decisions};
+use crate::bpf::{self, KernelTypes, LeftOut, decisions::Decisions};
 use crate::dwarf::{Shape, Types, Variable};
 use crate::kconfig::{self, Declared, Relocation};
 use crate::map_def::{self, MapDef};
@@ -45,17 +45,6 @@ pub struct NativeObject {
     left_out: Vec<LeftOut>,
     /// Its instructions, if it is an object compiled for BPF.
     pub(crate) program: Option<Box<bpf::Program>>,
-}
-
-/// Describes a BPF program beside the ops. The virtual kernel calls none of these.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LeftOut {
-    /// Names the function.
-    pub program: String,
-    /// Names its section.
-    pub section: String,
-    /// Is `file:line` of the function, or empty if the object does not say it.
-    pub place: String,
 }
 
 /// Functions that compilers call where the source calls none: copies and comparisons of structures.
@@ -263,7 +252,7 @@ impl NativeObject {
         })
     }
 
-    /// Reads an object that was compiled for BPF. `types` are those of the virtual kernel.
+    /// Reads an object that was compiled for BPF. `types` are the virtual kernel's.
     ///
     /// # Errors
     /// As [`NativeObject::from_elf`].

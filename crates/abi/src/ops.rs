@@ -1,176 +1,17 @@
 //! Calling a policy's ops.
 
-use std::ffi::{CStr, CString, c_char, c_void};
-
-use schedlab_engine::policy::{DumpContext, OpCall, OpKind, OpSet, OpsInfo, PreemptReason};
+use std::ffi::{CString, c_char, c_void};
 
 use schedlab_bpf::translate::Entry;
+use schedlab_engine::policy::{DumpContext, OpCall, OpKind, PreemptReason};
 use schedlab_trace::CpuId;
 
 use crate::bpf::Word;
 use crate::host::{Context, Host};
-use crate::image::Image;
 use crate::layout::{
-    self, CgroupInitArgs, CpuMask, CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs, Ops,
+    self, CgroupInitArgs, CpuMask, CpuReleaseArgs, ExitInfo, ExitTaskArgs, InitTaskArgs,
 };
 use crate::maps::EINVAL;
-
-/// Ops that may be sleepable (`bpf_scx_check_member()`), of those that are called.
-pub const MAY_SLEEP: OpSet = OpSet::NONE
-    .with(OpKind::InitTask)
-    .with(OpKind::CgroupInit)
-    .with(OpKind::CgroupExit)
-    .with(OpKind::CpuOnline)
-    .with(OpKind::CpuOffline)
-    .with(OpKind::Init)
-    .with(OpKind::Exit);
-
-/// Code that runs with interrupts on: the ops that may sleep, and timers' callbacks.
-pub const INTERRUPTIBLE: OpSet = MAY_SLEEP.with(OpKind::TimerCallback);
-
-/// Where the code of each op lies; 0 of one that is not there.
-fn addresses(ops: &Ops) -> [(OpKind, usize); 29] {
-    [
-        (
-            OpKind::SelectCpu,
-            ops.select_cpu.map_or(0, |op| op as usize),
-        ),
-        (OpKind::Enqueue, ops.enqueue.map_or(0, |op| op as usize)),
-        (OpKind::Dequeue, ops.dequeue.map_or(0, |op| op as usize)),
-        (OpKind::Dispatch, ops.dispatch.map_or(0, |op| op as usize)),
-        (OpKind::Tick, ops.tick.map_or(0, |op| op as usize)),
-        (OpKind::Runnable, ops.runnable.map_or(0, |op| op as usize)),
-        (OpKind::Running, ops.running.map_or(0, |op| op as usize)),
-        (OpKind::Stopping, ops.stopping.map_or(0, |op| op as usize)),
-        (OpKind::Quiescent, ops.quiescent.map_or(0, |op| op as usize)),
-        (OpKind::Yield, ops.yield_.map_or(0, |op| op as usize)),
-        (OpKind::CoreSchedBefore, ops.core_sched_before as usize),
-        (
-            OpKind::SetWeight,
-            ops.set_weight.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::SetCpumask,
-            ops.set_cpumask.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::UpdateIdle,
-            ops.update_idle.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CpuAcquire,
-            ops.cpu_acquire.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CpuRelease,
-            ops.cpu_release.map_or(0, |op| op as usize),
-        ),
-        (OpKind::InitTask, ops.init_task.map_or(0, |op| op as usize)),
-        (OpKind::ExitTask, ops.exit_task.map_or(0, |op| op as usize)),
-        (OpKind::Enable, ops.enable.map_or(0, |op| op as usize)),
-        (OpKind::Disable, ops.disable.map_or(0, |op| op as usize)),
-        (
-            OpKind::CpuOnline,
-            ops.cpu_online.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CpuOffline,
-            ops.cpu_offline.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupInit,
-            ops.cgroup_init.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupExit,
-            ops.cgroup_exit.map_or(0, |op| op as usize),
-        ),
-        (OpKind::Dump, ops.dump.map_or(0, |op| op as usize)),
-        (OpKind::DumpCpu, ops.dump_cpu.map_or(0, |op| op as usize)),
-        (OpKind::DumpTask, ops.dump_task.map_or(0, |op| op as usize)),
-        (OpKind::Init, ops.init.map_or(0, |op| op as usize)),
-        (OpKind::Exit, ops.exit.map_or(0, |op| op as usize)),
-    ]
-}
-
-/// Where the code of an op lies.
-pub fn address(ops: &Ops, op: OpKind) -> Option<usize> {
-    let mut all = addresses(ops).into_iter();
-    let (_, address) = all.find(|&(other, address)| other == op && address != 0)?;
-    Some(address)
-}
-
-/// The ops of a table that are sleepable programs.
-pub fn sleepable(ops: &Ops, image: &Image) -> OpSet {
-    let is_sleepable = |address| {
-        let offset = image.offset(address);
-        offset.is_some_and(|offset| image.object().is_sleepable(offset))
-    };
-    addresses(ops)
-        .into_iter()
-        .filter(|&(_, address)| is_sleepable(address))
-        .fold(OpSet::default(), |set, (op, _)| set.with(op))
-}
-
-/// An op that is a sleepable program and must not be.
-pub fn must_not_sleep(ops: &Ops, sleepable: OpSet) -> Option<OpKind> {
-    let mut all = addresses(ops).into_iter().map(|(op, _)| op);
-    all.find(|&op| sleepable.has(op) && !MAY_SLEEP.has(op))
-}
-
-/// The name in an ops table, if it has an end.
-pub fn name(ops: &Ops) -> Option<String> {
-    let name = ops.name.map(|byte| byte as u8);
-    let name = CStr::from_bytes_until_nul(&name).ok()?;
-    Some(name.to_string_lossy().into_owned())
-}
-
-/// The constant part of an ops table.
-pub fn info(ops: &Ops, is_cid: bool) -> OpsInfo {
-    let present = addresses(ops)
-        .into_iter()
-        .filter(|&(_, address)| address != 0)
-        .fold(OpSet::default(), |set, (op, _)| set.with(op));
-    OpsInfo {
-        name: name(ops).unwrap_or_default(),
-        flags: ops.flags,
-        timeout_ms: ops.timeout_ms,
-        dispatch_max_batch: ops.dispatch_max_batch,
-        hotplug_seq: ops.hotplug_seq,
-        // In the cid form they are allowed, and never called: no scheduler comes below this one.
-        sub_schedulers: !is_cid && (!ops.sub_attach.is_null() || !ops.sub_detach.is_null()),
-        present,
-    }
-}
-
-/// The name of an op in a table.
-pub fn name_of(op: OpKind, is_cid: bool) -> &'static str {
-    match op {
-        OpKind::SelectCpu if is_cid => "select_cid",
-        OpKind::SetCpumask if is_cid => "set_cmask",
-        OpKind::CpuOnline if is_cid => "cid_online",
-        OpKind::CpuOffline if is_cid => "cid_offline",
-        OpKind::DumpCpu if is_cid => "dump_cid",
-        _ => op.name(),
-    }
-}
-
-/// The ops of a table that nothing in the virtual kernel leads to.
-pub fn never_called(ops: &Ops) -> Vec<&'static str> {
-    let uncalled = [
-        ("core_sched_before", ops.core_sched_before),
-        ("cgroup_prep_move", ops.cgroup_prep_move),
-        ("cgroup_move", ops.cgroup_move),
-        ("cgroup_cancel_move", ops.cgroup_cancel_move),
-        ("cgroup_set_weight", ops.cgroup_set_weight),
-        ("cgroup_set_bandwidth", ops.cgroup_set_bandwidth),
-        ("cgroup_set_idle", ops.cgroup_set_idle),
-        ("sub_attach", ops.sub_attach),
-        ("sub_detach", ops.sub_detach),
-    ];
-    let there = uncalled.into_iter().filter(|(_, op)| !op.is_null());
-    there.map(|(name, _)| name).collect()
-}
 
 /// Calls an op's function.
 #[inline(always)]
@@ -457,12 +298,8 @@ fn beside_init(context: Context, after: bool) {
             true => 0,
             false => host.memory.put_bytes(&it.argument) as u64,
         });
-        // SAFETY: it is the native code of a program; its argument lives as long as the host.
-        let result = unsafe {
-            let entry: Entry = std::mem::transmute(it.entry);
-            entry(context.run(), argument, 0, 0, 0, 0)
-        };
-        context.charge_instructions();
+        // Its argument lives as long as the host.
+        let result = context.call_back(it.entry as u64, [argument, 0, 0, 0]);
         if result as i32 != 0 && !it.place.is_empty() {
             let when = if after { "after" } else { "before" };
             context.fault_outside(&format!(

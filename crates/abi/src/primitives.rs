@@ -8,7 +8,7 @@ use schedlab_trace::{LockClass, TaskId};
 
 use crate::fields::Place;
 use crate::host::Context;
-use crate::kfuncs::cpu::refresh_idle_masks;
+use crate::version;
 
 /// Steps of `can_loop` and of bounded loops in one op: the kernel's bound on both.
 pub const STEPS_MAX: u32 = 8 << 20;
@@ -24,7 +24,7 @@ pub extern "C" fn sync(context: Context) {
 #[inline(never)]
 extern "C" fn ask_sync(context: Context) {
     context.ask(|kernel| kernel.sync());
-    refresh_idle_masks(context);
+    context.refresh_idle_masks();
 }
 
 fn class(number: u32) -> LockClass {
@@ -334,5 +334,5 @@ pub extern "C" fn missing(context: Context, name: *const c_char) {
 /// Whether the simulated kernel has a function, type, enumerator or member.
 pub extern "C" fn ksym_exists(context: Context, name: *const c_char) -> bool {
     let name = text(name);
-    context.with(|host| crate::version::exists(host.version, &name))
+    context.with(|host| version::exists(host.version, &name))
 }

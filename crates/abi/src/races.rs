@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schedlab_engine::policy::{OpCall, OpKind, TimerId};
 use schedlab_trace::{CpuId, TaskId};
 
-use crate::audit::arguments;
+use crate::audit::state::arguments;
 use crate::object::NativeObject;
 
 use self::clock::Clock;

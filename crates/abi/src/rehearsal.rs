@@ -12,7 +12,7 @@ use schedlab_trace::{CpuId, CpuSet};
 use schedlab_workload::Rng;
 
 use crate::bpf::{KernelTypes, Places, Recording, step_map};
-use crate::host::Runner;
+use crate::host::runner::Runner;
 use crate::image::{Image, LoadError};
 use crate::kconfig::Values;
 use crate::layout::NR_CPUS_MAX;

@@ -6,8 +6,6 @@ use std::sync::LazyLock;
 
 use schedlab_engine::KernelVersion;
 
-use crate::host::Context;
-
 /// Functions that came after 6.18, by the kernel's own names (tools/sched_ext/include/scx/compat.bpf.h of Linux 7.2 says
 /// when).
 const FUNCTIONS_OF_7_2: &[&str] = &[
@@ -129,33 +127,6 @@ pub fn exists(version: KernelVersion, asked: &str) -> bool {
 /// dropped them (`bpf_obj_free_fields()`).
 pub fn array_keeps_references(version: KernelVersion) -> bool {
     version >= KernelVersion::V7_2
-}
-
-impl Context {
-    /// Ends the run where a kfunc came after the kernel that is simulated: there the policy would not load.
-    #[inline]
-    pub fn require(self, kfunc: &str) {
-        if self.with(|host| host.version < KernelVersion::V7_2) {
-            self.require_in_older(kfunc);
-        }
-    }
-
-    #[cold]
-    fn require_in_older(self, kfunc: &str) {
-        if self.with(|host| is_newer(host.version, kfunc)) {
-            self.lacks(kfunc);
-        }
-    }
-
-    /// Ends the run: a kfunc that is not there was called.
-    #[cold]
-    pub fn lacks(self, kfunc: &str) -> ! {
-        let version = self.with(|host| host.version);
-        if is_newer(version, kfunc) {
-            self.fault(format!("kfunc {kfunc} is not in Linux {}", version.name()));
-        }
-        self.fault(format!("kfunc {kfunc} is not in the virtual kernel"))
-    }
 }
 
 #[cfg(test)]

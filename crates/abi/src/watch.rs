@@ -1,5 +1,5 @@
 //! The reports of a policy that is compiled for an audit or the checker of races, and the order that the checker must
-//! know: the functions that replace the plain ones in its table ([`crate::host_table::Table`]).
+//! know: the functions that replace the plain ones in its table ([`crate::functions::WATCHED`]).
 //!
 //! Nothing here lets time pass or touches the cache model: a policy that is watched has the results that it has
 //! otherwise.

@@ -9,6 +9,7 @@
 mod culprit;
 mod dump;
 mod explanation;
+mod finding;
 pub mod messages;
 mod pattern;
 mod read;
@@ -17,7 +18,8 @@ mod stall;
 
 pub use culprit::Culprit;
 pub use dump::Kind;
-pub use explanation::{Certainty, Explanation};
+pub use explanation::Explanation;
+pub use finding::Certainty;
 pub use results::ejection as of_result;
 
 /// Why a text cannot be explained.

@@ -6,7 +6,7 @@ use regex::Regex;
 
 use crate::culprit::Culprit;
 use crate::dump::{Class, CpuState, Dsq, Ejection, Label, OpsState, TaskState};
-use crate::explanation::{Certainty, Finding, seconds};
+use crate::finding::{Certainty, Finding, lockups, seconds};
 use crate::pattern::pattern;
 
 static STALLED: LazyLock<Regex> =
@@ -75,9 +75,7 @@ pub fn explain(ejection: &Ejection) -> Finding {
         None => not_listed(ejection, &label, &waited),
     };
     if !ejection.lockups.is_empty() || ejection.rcu_stall {
-        finding
-            .evidence
-            .extend(crate::explanation::lockups(ejection));
+        finding.evidence.extend(lockups(ejection));
     }
     finding
 }
@@ -484,7 +482,7 @@ fn watchdog(ejection: &Ejection, late: &str) -> Finding {
     }
     evidence.extend(holders(ejection));
     evidence.extend(longest(ejection));
-    evidence.extend(crate::explanation::lockups(ejection));
+    evidence.extend(lockups(ejection));
     Finding {
         culprit: Culprit::WatchdogStarved,
         certainty: if worker.is_some() { Certainty::Shown } else { Certainty::Likely },

@@ -13,14 +13,13 @@ pub use prefetch::prefetch;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
-use corosensei::trap::CoroutineTrapHandler;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use trap::Running;
 pub use trap::{StackFault, Trap};
 
 /// Address space of a fiber's stack; only touched pages use memory.
@@ -107,19 +106,6 @@ pub enum NoStack {
     /// The host refuses the address space.
     #[error("the host gives no address space: {0}")]
     Host(std::io::Error),
-}
-
-/// The way out of a fiber that a fault takes.
-type Handler = CoroutineTrapHandler<Option<Trap>>;
-
-/// The state of a fiber while it runs.
-struct Running {
-    yielder: Cell<*const Yielder<(), ()>>,
-    handler: Handler,
-    /// The part of its stack that its body has.
-    body: Range<usize>,
-    /// The foreign code that it runs, or waits in; null for none.
-    foreign: Cell<*const trap::Foreign>,
 }
 
 /// Where the running fiber finds its way out. One for each [`Fibers`]; code on the fibers has it.

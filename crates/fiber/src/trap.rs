@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::Running;
+use corosensei::Yielder;
+use corosensei::trap::CoroutineTrapHandler;
 
 /// How long one stretch of foreign code may use the processor.
 const LOOP_SECONDS: u64 = 5;
@@ -41,6 +42,19 @@ pub enum StackFault {
     Full,
     /// The code wrote over everything from an object of its own on.
     Overwritten,
+}
+
+/// The way out of a fiber that a fault takes.
+type Handler = CoroutineTrapHandler<Option<Trap>>;
+
+/// The state of a fiber while it runs.
+pub(crate) struct Running {
+    pub yielder: Cell<*const Yielder<(), ()>>,
+    pub handler: Handler,
+    /// The part of its stack that its body has.
+    pub body: Range<usize>,
+    /// The foreign code that it runs, or waits in; null for none.
+    pub foreign: Cell<*const Foreign>,
 }
 
 /// Foreign code that runs on a thread's fibers now and then.

@@ -1,6 +1,5 @@
 //! Compiling a policy's source at run time, with diagnostics that say what is not supported.
 
-use std::fmt;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -12,24 +11,10 @@ use std::time::Duration;
 
 use schedlab_abi::{LeftOut, NativeObject, ObjectError, ObjectErrors, compiler};
 
+use crate::diagnostics::Diagnostics;
 use crate::objects;
 use crate::prerequisites;
 use crate::said::{self, Complaints, as_asked};
-
-/// Why a source is no policy that can be simulated: one or more lines for people.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Diagnostics {
-    /// Each `file:line: in function(): what`, as far as that is known.
-    pub lines: Vec<String>,
-}
-
-impl fmt::Display for Diagnostics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.lines.join("\n"))
-    }
-}
-
-impl std::error::Error for Diagnostics {}
 
 /// Why a source did not become native code.
 pub(crate) struct Refused {

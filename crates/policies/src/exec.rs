@@ -8,7 +8,8 @@ use schedlab_abi::{KernelVersion, NativeObject, ObjectErrors, Recorder, kconfig}
 use schedlab_loader::{Facts, Order, Patience, RecordError};
 use schedlab_machine::Machine;
 
-use crate::compile::{self, Diagnostics};
+use crate::compile;
+use crate::diagnostics::Diagnostics;
 use crate::kept::Entry;
 use crate::{Selection, objects};
 

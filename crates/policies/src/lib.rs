@@ -5,6 +5,7 @@
 
 pub mod clang;
 pub mod compile;
+mod diagnostics;
 pub mod doc;
 pub mod exec;
 mod for_bpf;
@@ -17,7 +18,8 @@ mod sidecar;
 
 use std::sync::{Arc, OnceLock};
 
-pub use compile::{Diagnostics, compile};
+pub use compile::compile;
+pub use diagnostics::Diagnostics;
 pub use doc::PolicyDoc;
 pub use for_bpf::{FindHeaders, use_headers as use_bpf_headers};
 use schedlab_abi::NativeObject;

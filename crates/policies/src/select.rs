@@ -12,7 +12,8 @@ use schedlab_abi::{
 use schedlab_machine::Machine;
 use schedlab_trace::{Scheduler, nearest_of};
 
-use crate::compile::{self, Compiled, Diagnostics};
+use crate::compile::{self, Compiled};
+use crate::diagnostics::Diagnostics;
 use crate::{PolicyDoc, PolicyFile, objects};
 
 /// A scheduler with its options, ready to be loaded as often as one likes.

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use crate::Tid;
-use crate::program::{Of, Raw};
+use crate::task::{Of, Raw};
 
 /// A process and its descriptor.
 type End = (Tid, i32);

@@ -9,7 +9,7 @@ pub enum RecordingError {
     Unreadable {
         /// The file.
         path: String,
-        /// Why; told with the message, so it is no `source()`.
+        /// Why; a part of the message, so it is no `source()`.
         cause: std::io::Error,
     },
     /// It is of no known format.

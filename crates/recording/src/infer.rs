@@ -20,8 +20,9 @@ use schedlab_machine::Machine;
 use schedlab_workload::recorded::{File, Waits};
 
 use crate::channel::{Channels, Direction};
-use crate::program::{Finish, Raw, finish};
+use crate::program::{Finish, finish};
 use crate::tally::{Off, Tally};
+use crate::task::{Of, Raw};
 use crate::{About, Call, Comm, Context, Event, Left, RecordingError, Tid, What};
 
 /// Kernel time of the virtual kernel's own paths, in ns: a replay pays it again, so it is taken out of what was recorded.
@@ -369,7 +370,7 @@ impl Inference {
     }
 
     /// `prev` is about to leave: whoever is known to run there instead left unseen, and nobody knows when. Its id may
-    /// have changed: a thread that calls execve() takes that of its process.
+    /// have changed: a thread that calls execve() takes the id of its process.
     fn leave_cpu(&mut self, cpu: u32, prev: Tid) {
         let Some(known) = self.on_cpu.remove(&cpu) else {
             return;
@@ -735,7 +736,7 @@ impl Inference {
                 self.gaps
             ));
         }
-        let tasks = self.tasks.iter_mut().map(|task| crate::program::Of {
+        let tasks = self.tasks.iter_mut().map(|task| Of {
             comm: task.comm.text(),
             process: task.process,
             prio: task.prio,

@@ -17,6 +17,7 @@ mod perf;
 mod program;
 mod read;
 mod tally;
+mod task;
 mod text;
 
 pub use error::RecordingError;

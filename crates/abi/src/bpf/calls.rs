@@ -4,16 +4,17 @@
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
-use schedlab_bpf::program::{Hooks, HostFn};
-use schedlab_bpf::translate::Entry;
+use schedlab_bpf::program::{Hooks, HostFn, Layout};
 use schedlab_engine::KernelVersion;
 use schedlab_trace::TaskId;
 
 use super::fields::{Cgroup, Css, ObjectRunQueue, Of};
 use super::masks;
+use super::types::{Functions, KernelTypes};
 use super::words::host_fn;
 use crate::cids::Topo;
-use crate::host::Context;
+use crate::host::{Context, Host};
+use crate::kconfig;
 use crate::kfuncs::task::CssIter;
 use crate::kfuncs::{cpu, dsq, map, task, text, time};
 use crate::layout::{CpuMask, DsqIter, Task, Timer};
@@ -54,13 +55,52 @@ const OF_CPU_FORM: &[&str] = &[
     "scx_bpf_pick_any_cpu_node",
 ];
 
+/// The functions of the virtual kernel.
+const FUNCTIONS: Functions = Functions {
+    kfunc,
+    retired,
+    is_of_cpu_form,
+    helper,
+    hooks,
+    per_cpu_variable,
+    layout: Layout {
+        data: std::mem::offset_of!(Host, bpf.data) as i32,
+        arena: std::mem::offset_of!(Host, bpf.arena) as i32,
+        executed: std::mem::offset_of!(Host, bpf.executed) as i32,
+    },
+};
+
+/// Reads the types of the virtual kernel from an ELF object that was compiled with all types of include/native.
+///
+/// # Errors
+/// If it has no debug information.
+pub fn kernel_types(elf: &[u8]) -> Result<KernelTypes, String> {
+    KernelTypes::read(elf, &FUNCTIONS)
+}
+
+/// Returns the functions that an object needs and the virtual kernel has not. One that is weak may be missing.
+pub fn missing_functions(elf: &[u8]) -> Vec<String> {
+    use object::{Object as _, ObjectSymbol as _};
+
+    let Ok(file) = object::File::parse(elf) else {
+        return Vec::new();
+    };
+    let needed = file
+        .symbols()
+        .filter(|symbol| symbol.is_undefined() && symbol.is_global() && !symbol.is_weak());
+    let names = needed.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+    let is_missing =
+        |name: &String| !kconfig::is_variable(name) && kfunc(KernelVersion::V7_2, name).is_none();
+    names.filter(is_missing).collect()
+}
+
 /// Whether the verifier refuses a call of a function in an op of the cid form.
-pub fn is_of_cpu_form(name: &str) -> bool {
+fn is_of_cpu_form(name: &str) -> bool {
     OF_CPU_FORM.contains(&name)
 }
 
 /// The kfunc of a name in a kernel.
-pub fn kfunc(version: KernelVersion, name: &str) -> Option<HostFn> {
+fn kfunc(version: KernelVersion, name: &str) -> Option<HostFn> {
     if version::is_newer(version, name) {
         return None;
     }
@@ -369,7 +409,7 @@ fn others(name: &str) -> Option<HostFn> {
         "bpf_rbtree_add_impl" | "bpf_rbtree_add" => {
             host_fn!(|c, root: u64, node: u64, less: u64| {
                 map::tree_add(c, root, node, |a, b| {
-                    call_back(c, less, [a, b, 0, 0]) as u8 != 0
+                    c.call_back(less, [a, b, 0, 0]) as u8 != 0
                 })
             })
         }
@@ -425,21 +465,6 @@ fn others(name: &str) -> Option<HostFn> {
     })
 }
 
-/// A function of the policy that the host calls back.
-fn callback(function: u64) -> Entry {
-    // SAFETY: programs have addresses of functions only from us (`BPF_PSEUDO_FUNC`); calling what is none faults, and that is
-    // caught.
-    unsafe { std::mem::transmute::<usize, Entry>(function as usize) }
-}
-
-fn call_back(context: Context, function: u64, arguments: [u64; 4]) -> u64 {
-    let [a, b, c, d] = arguments;
-    // SAFETY: as in `callback`.
-    let result = unsafe { callback(function)(context.run(), a, b, c, d, 0) };
-    context.charge_instructions();
-    result
-}
-
 fn repeat(context: Context, nr: u32, function: u64, data: u64, flags: u64) -> i64 {
     if flags != 0 {
         return EINVAL;
@@ -449,7 +474,7 @@ fn repeat(context: Context, nr: u32, function: u64, data: u64, flags: u64) -> i6
     }
     for index in 0..nr {
         primitives::step(context);
-        if call_back(context, function, [index.into(), data, 0, 0]) as u32 != 0 {
+        if context.call_back(function, [index.into(), data, 0, 0]) as u32 != 0 {
             return i64::from(index) + 1;
         }
     }
@@ -466,23 +491,12 @@ fn for_each(context: Context, of: *const u64, function: u64, data: u64, flags: u
         && map::next(context, of, &raw mut cursor, &raw mut key, &raw mut value)
     {
         nr += 1;
-        if call_back(
-            context,
-            function,
-            [of as u64, key as u64, value as u64, data],
-        ) as u32
-            != 0
-        {
+        let arguments = [of as u64, key as u64, value as u64, data];
+        if context.call_back(function, arguments) as u32 != 0 {
             break;
         }
     }
     nr
-}
-
-/// Calls the function of a timer.
-pub fn timer_callback(context: Context, function: *const c_void, arguments: [u64; 3]) -> i64 {
-    let [map, key, value] = arguments;
-    call_back(context, function as u64, [map, key, value, 0]) as i64
 }
 
 fn probe_read(to: *mut u8, bytes: u32, from: *const u8) -> i64 {
@@ -552,7 +566,7 @@ fn pid_tgid(context: Context) -> u64 {
 }
 
 /// The helper of a number; the error is its name.
-pub fn helper(number: i32) -> Result<HostFn, String> {
+fn helper(number: i32) -> Result<HostFn, String> {
     Ok(match number {
         1 => host_fn!(|c, of: *const u64, key: *const u8| map::lookup(c, of, key)),
         2 => host_fn!(
@@ -712,7 +726,7 @@ const RUN_QUEUES: u64 = 0x10;
 const FREQUENCY_POLICIES: u64 = 0x18;
 
 /// The address that stands for a variable that each CPU has.
-pub fn per_cpu_variable(name: &str) -> Option<u64> {
+fn per_cpu_variable(name: &str) -> Option<u64> {
     match name {
         "runqueues" => Some(RUN_QUEUES),
         "cpufreq_cpu_data" => Some(FREQUENCY_POLICIES),
@@ -753,7 +767,7 @@ fn current_comm(context: Context, to: *mut u8, bytes: u32) -> i64 {
 }
 
 /// A function that the kernel once had under another name: the calls of objects that were compiled then.
-pub fn retired(version: KernelVersion, name: &str) -> Option<HostFn> {
+fn retired(version: KernelVersion, name: &str) -> Option<HostFn> {
     let today = match name {
         "scx_bpf_dispatch" => "scx_bpf_dsq_insert",
         "scx_bpf_dispatch_vtime" => "scx_bpf_dsq_insert_vtime",
@@ -768,7 +782,7 @@ pub fn retired(version: KernelVersion, name: &str) -> Option<HostFn> {
 }
 
 /// Functions that the translated code calls by itself.
-pub fn hooks() -> Hooks {
+fn hooks() -> Hooks {
     Hooks {
         atomic: host_fn!(|c, place: *const c_void, bytes: u64, writes: bool| {
             match writes {

@@ -18,47 +18,20 @@ use schedlab_bpf::btf::{Btf, essential};
 use schedlab_bpf::core_relo;
 use schedlab_bpf::elf::{Elf, Link};
 use schedlab_bpf::link::{KernelSymbols, Linked, Placement, link};
-use schedlab_bpf::program::{Hooks, HostFn, Layout};
+use schedlab_bpf::program::{Hooks, HostFn};
 use schedlab_bpf::translate::{Code, translate};
 use schedlab_engine::KernelVersion;
 
-pub use calls::timer_callback;
+pub use calls::{kernel_types, missing_functions};
 pub use image::{Beside, Image, Sized};
 pub use read::{Facts, read, recorded, step_map};
 pub use recording::{Places, Recording};
 pub use types::KernelTypes;
 pub use words::Word;
 
-use crate::host::Host;
 use crate::kconfig;
-use crate::object::LeftOut;
 use decisions::Checked;
 use fields::Of;
-
-/// Reads the types of the virtual kernel from an ELF object that was compiled with all types of include/native.
-///
-/// # Errors
-/// If it has no debug information.
-pub fn kernel_types(elf: &[u8]) -> Result<KernelTypes, String> {
-    KernelTypes::read(elf, &|version, name| calls::kfunc(version, name).is_some())
-}
-
-/// Returns the functions that an object needs and the virtual kernel has not. One that is weak may be missing.
-pub fn missing_functions(elf: &[u8]) -> Vec<String> {
-    use object::{Object as _, ObjectSymbol as _};
-
-    let Ok(file) = object::File::parse(elf) else {
-        return Vec::new();
-    };
-    let needed = file
-        .symbols()
-        .filter(|symbol| symbol.is_undefined() && symbol.is_global() && !symbol.is_weak());
-    let names = needed.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
-    let is_missing = |name: &String| {
-        !kconfig::is_variable(name) && calls::kfunc(KernelVersion::V7_2, name).is_none()
-    };
-    names.filter(is_missing).collect()
-}
 
 /// Native code lies here in an object's own addresses: behind all of its data.
 pub const CODE: u64 = 1 << 40;
@@ -93,12 +66,6 @@ impl Run {
 
 /// Instructions of one op beyond which it is taken for a loop without end.
 pub const OP_INSTRUCTIONS_MAX: u64 = 1 << 30;
-
-const LAYOUT: Layout = Layout {
-    data: std::mem::offset_of!(Host, bpf.data) as i32,
-    arena: std::mem::offset_of!(Host, bpf.arena) as i32,
-    executed: std::mem::offset_of!(Host, bpf.executed) as i32,
-};
 
 /// A policy as an object.
 #[derive(Debug)]
@@ -137,6 +104,17 @@ impl std::fmt::Debug for Translated {
     }
 }
 
+/// Describes a BPF program beside the ops. The virtual kernel calls none of these.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// Names the function.
+    pub program: String,
+    /// Names its section.
+    pub section: String,
+    /// Is `file:line` of the function, or empty if the object does not say it.
+    pub place: String,
+}
+
 impl Program {
     /// The code for a version, translated once.
     pub fn translated(&self, version: KernelVersion) -> Result<Arc<Translated>, String> {
@@ -149,7 +127,7 @@ impl Program {
                 ));
             }
             let kernel = VirtualKernel {
-                types: self.types.of(version),
+                types: &self.types,
                 version,
                 is_cid: self.is_cid,
             };
@@ -158,7 +136,8 @@ impl Program {
             let before = self.attach.iter().chain(&self.before).copied();
             let roots: Vec<usize> = ops.chain(called).chain(before).collect();
             let linked = link(&self.elf, &roots, &kernel).map_err(|error| error.to_string())?;
-            let code = translate(&linked.unit, LAYOUT).map_err(|error| error.to_string())?;
+            let code = translate(&linked.unit, self.types.functions.layout)
+                .map_err(|error| error.to_string())?;
             Ok(Arc::new(Translated { linked, code }))
         });
         translated.clone()
@@ -270,7 +249,7 @@ impl Program {
 const CID_OPS: &str = "sched_ext_ops_cid";
 
 struct VirtualKernel<'t> {
-    types: &'t Btf,
+    types: &'t KernelTypes,
     version: KernelVersion,
     /// Its scheduler gets cids.
     is_cid: bool,
@@ -278,27 +257,28 @@ struct VirtualKernel<'t> {
 
 impl KernelSymbols for VirtualKernel<'_> {
     fn types(&self) -> &Btf {
-        self.types
+        self.types.of(self.version)
     }
 
     fn kfunc(&self, name: &str) -> Option<HostFn> {
-        calls::kfunc(self.version, name)
+        (self.types.functions.kfunc)(self.version, name)
     }
 
     fn retired(&self, name: &str) -> Option<HostFn> {
-        calls::retired(self.version, name)
+        (self.types.functions.retired)(self.version, name)
     }
 
     fn refused(&self, name: &str, section: &str) -> Option<String> {
-        let is_refused =
-            self.is_cid && calls::is_of_cpu_form(name) && !section.starts_with("syscall");
+        let is_refused = self.is_cid
+            && (self.types.functions.is_of_cpu_form)(name)
+            && !section.starts_with("syscall");
         is_refused.then(|| {
             format!("kfunc {name} is of the cpu form, and the kernel's verifier refuses it in a `struct {CID_OPS}`")
         })
     }
 
     fn helper(&self, number: i32) -> Result<HostFn, String> {
-        calls::helper(number)
+        (self.types.functions.helper)(number)
     }
 
     fn kconfig(&self, name: &str) -> bool {
@@ -306,7 +286,7 @@ impl KernelSymbols for VirtualKernel<'_> {
     }
 
     fn hooks(&self) -> Hooks {
-        calls::hooks()
+        (self.types.functions.hooks)()
     }
 
     fn live(&self, structure: &str, path: &str) -> Option<u32> {
@@ -328,6 +308,6 @@ impl KernelSymbols for VirtualKernel<'_> {
     }
 
     fn variable(&self, name: &str) -> Option<u64> {
-        calls::per_cpu_variable(name)
+        (self.types.functions.per_cpu_variable)(name)
     }
 }

@@ -65,7 +65,7 @@ pub fn read(
     make_room(&mut elf);
     let version = KernelVersion::V7_2;
     let kernel = VirtualKernel {
-        types: types.of(version),
+        types,
         version,
         is_cid: false,
     };
@@ -160,11 +160,11 @@ pub fn recorded(
     let unreadable = unreadable(policy);
     let version = KernelVersion::V7_2;
     let kernel = VirtualKernel {
-        types: types.of(version),
+        types,
         version,
         is_cid: false,
     };
-    let mut recorded = recorded::object(transcript, kernel.types)
+    let mut recorded = recorded::object(transcript, types.of(version))
         .map_err(|error| unreadable(error.to_string()))?;
     let mut kept = keep_known(&mut recorded, transcript);
     let elf = &recorded.elf;

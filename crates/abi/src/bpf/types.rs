@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use schedlab_bpf::btf::{Btf, Kind, Member, TypeId};
+use schedlab_bpf::program::{Hooks, HostFn, Layout};
 use schedlab_engine::KernelVersion;
 
 use crate::dwarf::{Shape, Types};
@@ -24,11 +25,29 @@ const ENUMERATIONS: [(&str, &str, &str); 3] = [
 /// The tables of ops.
 const OPS: [&str; 2] = ["sched_ext_ops", "sched_ext_ops_cid"];
 
-/// The types of each version, from the debug information of the shadow headers.
+/// The functions that programs are linked to.
+#[derive(Debug)]
+pub struct Functions {
+    pub kfunc: fn(KernelVersion, &str) -> Option<HostFn>,
+    /// A function that the kernel once had under that name.
+    pub retired: fn(KernelVersion, &str) -> Option<HostFn>,
+    /// Whether the verifier refuses a call of a function in an op of the cid form.
+    pub is_of_cpu_form: fn(&str) -> bool,
+    /// The helper of a number; the error is its name.
+    pub helper: fn(i32) -> Result<HostFn, String>,
+    pub hooks: fn() -> Hooks,
+    /// The address that stands for a variable that each CPU has.
+    pub per_cpu_variable: fn(&str) -> Option<u64>,
+    /// The parts of the host that code reaches by itself.
+    pub layout: Layout,
+}
+
+/// The types of each version, from the debug information of the shadow headers, and the functions that go with them.
 #[derive(Clone, Debug)]
 pub struct KernelTypes {
     v6_18: Btf,
     v7_2: Btf,
+    pub(super) functions: &'static Functions,
 }
 
 impl KernelTypes {
@@ -36,16 +55,17 @@ impl KernelTypes {
     ///
     /// # Errors
     /// If it has no debug information.
-    pub fn read(elf: &[u8], has_kfunc: HasKfunc<'_>) -> Result<KernelTypes, String> {
+    pub(super) fn read(elf: &[u8], functions: &'static Functions) -> Result<KernelTypes, String> {
         let types = Types::read(elf).map_err(|error| error.to_string())?;
-        let of = |version| Converter::new(&types, version, has_kfunc).convert();
+        let of = |version| Converter::new(&types, version, functions).convert();
         Ok(KernelTypes {
             v6_18: of(KernelVersion::V6_18),
             v7_2: of(KernelVersion::V7_2),
+            functions,
         })
     }
 
-    /// Those of a version.
+    /// Returns the types of a version.
     pub fn of(&self, version: KernelVersion) -> &Btf {
         match version {
             KernelVersion::V6_18 => &self.v6_18,
@@ -54,24 +74,21 @@ impl KernelTypes {
     }
 }
 
-/// Whether a version has a function that programs may call.
-type HasKfunc<'f> = &'f dyn Fn(KernelVersion, &str) -> bool;
-
 struct Converter<'t> {
     types: &'t Types,
     version: KernelVersion,
-    has_kfunc: HasKfunc<'t>,
+    functions: &'static Functions,
     btf: Btf,
     known: BTreeMap<usize, TypeId>,
     integers: BTreeMap<(u8, bool), TypeId>,
 }
 
 impl<'t> Converter<'t> {
-    fn new(types: &'t Types, version: KernelVersion, has_kfunc: HasKfunc<'t>) -> Self {
+    fn new(types: &'t Types, version: KernelVersion, functions: &'static Functions) -> Self {
         Converter {
             types,
             version,
-            has_kfunc,
+            functions,
             btf: Btf::new(),
             known: BTreeMap::new(),
             integers: BTreeMap::new(),
@@ -123,7 +140,7 @@ impl<'t> Converter<'t> {
 
     /// Adds a function that programs may call, unless the version has none of the name.
     fn kfunc(&mut self, name: &str, at: usize) {
-        if (self.has_kfunc)(self.version, name) {
+        if (self.functions.kfunc)(self.version, name).is_some() {
             let prototype = self.id(at);
             self.btf.add(name, Kind::Func(prototype), 0);
         }

@@ -76,9 +76,13 @@ impl<T> Word for *const T {
 }
 
 /// The instructions since the last call are charged before what is called looks at the clock.
+///
+/// # Safety
+/// As [`Context::of`]: `run` is what the code of an object was given.
 #[inline(always)]
-pub fn enter(run: *mut c_void) -> Context {
-    let context = Context::of(run.cast::<Host>());
+pub unsafe fn enter(run: *mut c_void) -> Context {
+    // SAFETY: as promised.
+    let context = unsafe { Context::of(run.cast::<Host>()) };
     context.charge_instructions();
     context
 }
@@ -95,7 +99,8 @@ macro_rules! host_fn {
             r4: u64,
             r5: u64,
         ) -> u64 {
-            let $context = $crate::bpf::words::enter(run);
+            // SAFETY: translated code alone calls this, and hands on its first argument.
+            let $context = unsafe { $crate::bpf::words::enter(run) };
             let mut registers = [r1, r2, r3, r4, r5].into_iter();
             $(let $argument = <$kind as $crate::bpf::words::Word>::of(registers.next().unwrap_or(0));)*
             $crate::bpf::words::Word::word($body)

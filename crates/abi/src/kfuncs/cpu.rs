@@ -16,22 +16,6 @@ pub extern "C" fn kick(context: Context, cpu: i32, flags: u64) {
     context.ask(|kernel| kernel.kick(cpu, flags));
 }
 
-/// The idle masks that this CPU holds show what has changed: in the kernel they are its own.
-pub fn refresh_idle_masks(context: Context) {
-    if context.with(|host| !host.current().idle_masks.is_empty()) {
-        refresh_each(context);
-    }
-}
-
-#[cold]
-fn refresh_each(context: Context) {
-    for held in context.with(|host| host.current().idle_masks.clone()) {
-        let now = context.ask(|kernel| kernel.idle_mask(held.node, held.smt));
-        // SAFETY: masks of the pool live as long as the host.
-        unsafe { (*held.mask).set_words(now.words()) };
-    }
-}
-
 /// `scx_bpf_select_cpu_dfl()`.
 pub extern "C" fn select_dfl(
     context: Context,
@@ -45,7 +29,7 @@ pub extern "C" fn select_dfl(
     let (cpu, idle) = context.ask(|kernel| kernel.select_cpu_dfl(task, prev_cpu, wake_flags));
     // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
     unsafe { *is_idle = idle };
-    refresh_idle_masks(context);
+    context.refresh_idle_masks();
     cpu
 }
 
@@ -63,7 +47,7 @@ pub extern "C" fn select_and(
     let allowed = context.set(allowed, "scx_bpf_select_cpu_and");
     let cpu =
         context.ask(|kernel| kernel.select_cpu_and(task, prev_cpu, wake_flags, allowed, flags));
-    refresh_idle_masks(context);
+    context.refresh_idle_masks();
     cpu as i32
 }
 
@@ -71,7 +55,7 @@ pub extern "C" fn select_and(
 pub extern "C" fn test_and_clear_idle(context: Context, cpu: i32) -> bool {
     context.charge_kfunc();
     let was_idle = context.ask(|kernel| kernel.test_and_clear_idle(cpu));
-    refresh_idle_masks(context);
+    context.refresh_idle_masks();
     was_idle
 }
 
@@ -88,7 +72,7 @@ pub extern "C" fn pick(
     let allowed = context.set(allowed, "scx_bpf_pick_idle_cpu");
     let node = on_node.then_some(node);
     let cpu = context.ask(|kernel| kernel.pick_cpu(allowed, node, flags, any));
-    refresh_idle_masks(context);
+    context.refresh_idle_masks();
     cpu as i32
 }
 

@@ -3,8 +3,15 @@
 //! the line's number, finds the others. Nothing is ever removed, so a look-up is a walk over neighbours,
 //! without tombstones.
 
-use super::{CacheIx, LineRef};
 use crate::address::Structure;
+
+/// A line by its place in the model: who accesses the same line often need not look for it each time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LineRef(pub(super) u32);
+
+/// The cache of a core, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheIx(pub(super) u16);
 
 /// A line as it was written last: its number, and its version. Side by side, so that the host compares both at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -34,16 +34,9 @@ use schedlab_trace::{CpuId, Instant};
 use crate::Machine;
 use crate::address::Structure;
 use crate::bus::Bus;
+pub use directory::{CacheIx, LineRef};
 use directory::{Directory, Holder, Line};
 use sets::{Sets, Shape};
-
-/// A line by its place in the model: who accesses the same line often need not look for it each time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct LineRef(u32);
-
-/// The cache of a core, by its number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CacheIx(u16);
 
 /// Counts of one cache, of all CPUs below it together.
 ///
