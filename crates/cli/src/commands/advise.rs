@@ -11,12 +11,13 @@ use schedlab_trace::shell_word;
 use schedlab_workload::recorded::{File, is_recorded};
 use schedlab_workload::{Workload, rtapp};
 
-use super::{Status, record, recording, sim};
+use super::{record, recording, sim};
 use crate::args::{AdviseArgs, BudgetArg, Cli, Command, ReadingArgs, RecordArgs};
 use crate::output::{is_stdout, one_file_each, print, tell};
 use crate::progress::{self, Stages};
 use crate::results::Target;
 use crate::signals;
+use crate::status::Status;
 
 /// Schedulers that `--verify` runs in the kernel, the current one among them.
 const VERIFIED: usize = 4;

@@ -20,18 +20,7 @@ use schedlab_report::RunResult;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Command;
-
-/// How a command ended that could do its work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
-    /// As it should.
-    Done,
-    /// A run failed or its scheduler was ejected; the results say so.
-    Failed,
-    /// With the exit code of a command that was run.
-    #[cfg(feature = "kernel")]
-    Code(u8),
-}
+use crate::status::Status;
 
 /// A run of a workload's real program.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

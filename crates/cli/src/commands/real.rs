@@ -26,8 +26,9 @@ mod without {
     use schedlab_trace::Duration;
 
     use crate::args::{EmulateArgs, RunArgs, VmArgs};
-    use crate::commands::{Emulated, RealRun, Spoils, Status};
+    use crate::commands::{Emulated, RealRun, Spoils};
     use crate::output::{print, width};
+    use crate::status::Status;
 
     /// How to get what is missing.
     const REMEDY: &str = "this schedlab was built without the real kernel's side: install clang-22, libelf-dev and zlib1g-dev, then `cargo build --release -p schedlab --features kernel` (`make demo` does both)";

@@ -11,10 +11,11 @@ use anyhow::{Context as _, bail};
 use schedlab_recording::{Options, Select, page};
 use schedlab_workload::recorded::File;
 
-use super::{Status, recording};
+use super::recording;
 use crate::args::RecordArgs;
 use crate::output::{one_file_each, print, tell};
 use crate::signals;
+use crate::status::Status;
 
 /// The tracepoints without which nothing can be inferred.
 const EVENTS: [&str; 5] = [

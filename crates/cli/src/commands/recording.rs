@@ -11,11 +11,12 @@ use schedlab_trace::Duration;
 use schedlab_workload::Workload;
 use schedlab_workload::recorded::{File, is_recorded};
 
-use super::{Status, sim};
+use super::sim;
 use crate::args::{CutArgs, ImportArgs, ReadingArgs, ReplayArgs, ShowRecordingArgs};
 use crate::output::{Output, one_file_each, print, tell};
 use crate::progress::{self, Progress};
 use crate::signals;
+use crate::status::Status;
 
 /// The kernel paths of a machine profile.
 pub fn costs(reading: &ReadingArgs) -> anyhow::Result<Costs> {

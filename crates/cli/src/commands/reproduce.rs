@@ -16,13 +16,14 @@ use schedlab_report::published::{self, Figure};
 use schedlab_sim::{Prepared, Scheduler, SimError, SimSpec, batch};
 use schedlab_trace::{Duration, counted, nearest, shell_word};
 
-use super::{Emulated, RealRun, Status, real, sim};
+use super::{Emulated, RealRun, real, sim};
 use crate::args::ReproduceArgs;
 use crate::cpus;
 use crate::journal::Journal;
 use crate::output::{Output, one_file_each, print, width};
 use crate::progress::Progress;
 use crate::results::{Files, deliver_text};
+use crate::status::Status;
 
 pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let figures = figures(args.figures.as_deref())?;

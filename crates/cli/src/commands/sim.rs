@@ -12,7 +12,6 @@ use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sim::{Inputs, Prepared, Scheduler, SimError, SimSpec, batch, is_baseline};
 use schedlab_trace::{Listener, counted};
 
-use super::{Status, explain};
 use crate::args::{Rt, SimArgs, SimCommon};
 use crate::cpus;
 use crate::events;
@@ -20,6 +19,7 @@ use crate::output::{Output, binary_in_file, cannot_write, one_file_each, tell};
 use crate::progress::{self, Progress};
 use crate::results::{self, Files, WATCHED_MAX, deliver};
 use crate::signals;
+use crate::status::Status;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     let schedulers = schedlab_sim::parse_schedulers(&args.schedulers)
@@ -106,7 +106,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         seen.extend(watched.map(|watched| (place, watched)));
     }
     tell_printed(&results);
-    explain::each(&mut results);
+    results::explain(&mut results);
     let status = match args.why.is_asked() {
         true => results::deliver_with_why(&results, &seen, (&args.why, None), &view, outputs)?,
         false => deliver(&results, &view, outputs)?,

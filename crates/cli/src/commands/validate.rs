@@ -14,12 +14,13 @@ use schedlab_report::validation::{Row, compare};
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_trace::{CpuId, CpuSet, counted};
 
-use super::{Spoils, Status, real, sim};
+use super::{Spoils, real, sim};
 use crate::args::{Rt, SimCommon, ValidateArgs, Where};
 use crate::output::{one_file_each, tell, width};
 use crate::progress::Progress;
 use crate::results::{Files, deliver_text};
 use crate::signals;
+use crate::status::Status;
 
 /// The workloads that are compared where none is named: each takes a second or two.
 const DEFAULT: [&str; 10] = [

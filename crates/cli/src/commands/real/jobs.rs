@@ -15,10 +15,11 @@ use schedlab_sim::Scheduler;
 use schedlab_trace::Duration as Limit;
 use serde::{Deserialize, Serialize};
 
-use super::super::{Emulated, RealRun, Status};
+use super::super::{Emulated, RealRun};
 use super::with::{forward, of_runs, run_once, warm_up};
 use crate::args::EmulateArgs;
 use crate::output::tell;
+use crate::status::Status;
 
 const JOBS: &str = "jobs.json";
 const DONE: &str = "done.jsonl";

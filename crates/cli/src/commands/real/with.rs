@@ -27,12 +27,13 @@ use schedlab_trace::{CpuId, Event, Instant, Listener, TaskId, TaskMeta};
 use schedlab_workload::{Workload, rtapp};
 
 use crate::args::{RunArgs, VmArgs};
+use crate::commands::Spoils;
 use crate::commands::sim::seed_of;
-use crate::commands::{Spoils, Status, explain};
 use crate::events;
 use crate::output::{Output, binary_in_file, cannot_write, one_file_each, print, tell, width};
 use crate::progress::{self, Progress};
 use crate::results::{self, Files, WATCHED_MAX, deliver};
+use crate::status::Status;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
@@ -165,7 +166,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         )),
         (None, _) => Ok(()),
     };
-    explain::each(&mut results);
+    results::explain(&mut results);
     let status = match args.why.is_asked() {
         true => {
             results::deliver_with_why(&results, &seen, (&args.why, Some(STREAMED)), &view, outputs)?
