@@ -12,6 +12,7 @@ mod output;
 mod progress;
 mod results;
 mod signals;
+mod simulation;
 mod status;
 
 use std::ffi::OsString;

@@ -11,12 +11,13 @@ use schedlab_trace::shell_word;
 use schedlab_workload::recorded::{File, is_recorded};
 use schedlab_workload::{Workload, rtapp};
 
-use super::{record, recording, sim};
+use super::{record, recording};
 use crate::args::{AdviseArgs, BudgetArg, Cli, Command, ReadingArgs, RecordArgs};
 use crate::output::{is_stdout, one_file_each, print, tell};
 use crate::progress::{self, Stages};
 use crate::results::Target;
 use crate::signals;
+use crate::simulation;
 use crate::status::Status;
 
 /// Schedulers that `--verify` runs in the kernel, the current one among them.
@@ -71,7 +72,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
         Some(cpus) => Some(cpus as usize),
         None => recorded.map(|recorded| recorded.cpus as usize),
     };
-    let spec = sim::spec(
+    let spec = simulation::spec(
         &workload,
         &current,
         &args.machine,
@@ -80,7 +81,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
         &args.common,
     );
     // Notes on the workload come before the advice; a wrong one is refused with its line.
-    progress::reading(|| sim::check(std::slice::from_ref(&spec)))?;
+    progress::reading(|| simulation::check(std::slice::from_ref(&spec)))?;
     let ask = Ask {
         spec,
         file: file.as_ref(),
@@ -89,7 +90,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
             BudgetArg::Runs(runs) => Limit::Runs(runs),
             BudgetArg::Time(time) => Limit::Time(time.to_std()),
         },
-        threads: sim::threads(args.common.jobs),
+        threads: simulation::threads(args.common.jobs),
     };
     let mut stages = Stages::new();
     let advice = advise(&ask, &stop, &mut |progress: Progress| {

@@ -11,11 +11,11 @@ use schedlab_trace::Duration;
 use schedlab_workload::Workload;
 use schedlab_workload::recorded::{File, is_recorded};
 
-use super::sim;
 use crate::args::{CutArgs, ImportArgs, ReadingArgs, ReplayArgs, ShowRecordingArgs};
 use crate::output::{Output, one_file_each, print, tell};
 use crate::progress::{self, Progress};
 use crate::signals;
+use crate::simulation;
 use crate::status::Status;
 
 /// The kernel paths of a machine profile.
@@ -137,8 +137,8 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
     let mut specs = Vec::new();
     for scheduler in &schedulers {
         for repetition in 0..u64::from(args.repeat) {
-            let seed = sim::seed_of(args.common.seed, repetition)?;
-            let mut spec = sim::spec(
+            let seed = simulation::seed_of(args.common.seed, repetition)?;
+            let mut spec = simulation::spec(
                 &args.workload,
                 scheduler,
                 &args.machine,
@@ -150,11 +150,11 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
             specs.push(spec);
         }
     }
-    let runs = progress::reading(|| sim::check(&specs))?;
+    let runs = progress::reading(|| simulation::check(&specs))?;
     let mut progress = Progress::new(runs.len());
-    let threads: NonZeroUsize = sim::threads(args.common.jobs);
+    let threads: NonZeroUsize = simulation::threads(args.common.jobs);
     let replays = batch::run_all(&runs, threads, one, |done| {
-        progress.update_with(done, || sim::share_passed(&runs));
+        progress.update_with(done, || simulation::share_passed(&runs));
     })?;
     drop(progress);
     let confined = match &args.taskset {

@@ -19,11 +19,11 @@ use schedlab_sweep::{
 use schedlab_trace::counted;
 use schedlab_workload::{Workload, rtapp};
 
-use super::{real, sim};
+use super::real;
 use crate::args::{BudgetArg, SweepArgs};
 use crate::output::{print, tell, width};
 use crate::status::Status;
-use crate::{progress, results, signals};
+use crate::{progress, results, signals, simulation};
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     let goes_into_vm = args.vm && real::place() == "host";
@@ -52,7 +52,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     };
     let anybody = Scheduler::parse(&args.space);
     let cpus = args.cpus.map(|cpus| cpus as usize);
-    let like = sim::spec(
+    let like = simulation::spec(
         &args.workloads[0],
         &anybody,
         &args.machine,
@@ -82,7 +82,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         let specs: Vec<_> = workloads
             .map(|workload| definition.spec(definition.job(0, workload, 0)))
             .collect();
-        progress::reading(|| sim::check(&specs))?;
+        progress::reading(|| simulation::check(&specs))?;
     }
     if goes_into_vm {
         return real::sweep_in_vm(
@@ -96,7 +96,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         bail!("-c sets the CPUs of a simulated or virtual machine: add --vm");
     }
     let options = Options {
-        threads: sim::threads(args.common.jobs),
+        threads: simulation::threads(args.common.jobs),
         keep_after: args.keep.to_std(),
     };
     let stop = ears.map(signals::Ears::stop_softly).unwrap_or_default();
@@ -157,7 +157,7 @@ fn budget(definition: &Definition, asked: BudgetArg, args: &SweepArgs) -> anyhow
             }
             let measuring = time.to_std().mul_f64(MEASURING_PART);
             let runs_per_second = progress::reading(|| {
-                schedlab_sweep::rate(definition, sim::threads(args.common.jobs), measuring)
+                schedlab_sweep::rate(definition, simulation::threads(args.common.jobs), measuring)
             })?;
             let runs = (runs_per_second * seconds * (1.0 - MEASURING_PART)) as u64;
             let timed = Some(Timed {

@@ -28,11 +28,11 @@ use schedlab_workload::{Workload, rtapp};
 
 use crate::args::{RunArgs, VmArgs};
 use crate::commands::Spoils;
-use crate::commands::sim::seed_of;
 use crate::events;
 use crate::output::{Output, binary_in_file, cannot_write, one_file_each, print, tell, width};
 use crate::progress::{self, Progress};
 use crate::results::{self, Files, WATCHED_MAX, deliver};
+use crate::simulation::seed_of;
 use crate::status::Status;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
