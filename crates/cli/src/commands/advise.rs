@@ -11,10 +11,10 @@ use schedlab_trace::shell_word;
 use schedlab_workload::recorded::{File, is_recorded};
 use schedlab_workload::{Workload, rtapp};
 
-use super::{record, recording};
 use crate::args::{AdviseArgs, BudgetArg, Cli, Command, ReadingArgs, RecordArgs};
 use crate::output::{is_stdout, one_file_each, print, tell};
 use crate::progress::{self, Stages};
+use crate::recording;
 use crate::results::Target;
 use crate::signals;
 use crate::simulation;
@@ -57,7 +57,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
         Some(workload) => (workload.clone(), stop.stop_softly()),
         None => {
             let stop = stop.stop_softly();
-            let recorded = record::record(&recorded_by(args), &stop)?;
+            let recorded = recording::record(&recorded_by(args), &stop)?;
             // A signal that ended the recording is no wish to have no advice.
             stop.store(false, Ordering::SeqCst);
             recorded.failed.iter().for_each(tell);

@@ -5,13 +5,15 @@ mod analyze;
 mod calibrate;
 mod check;
 mod explain;
+mod import;
 mod list;
 mod load;
 mod real;
 mod record;
-mod recording;
+mod replay;
 mod reproduce;
 mod shell;
+mod show;
 mod sim;
 mod sweep;
 mod validate;
@@ -80,9 +82,9 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Emulate(args) => real::inside(&args),
         Command::Load(args) => load::run(&args),
         Command::Record(args) => record::run(&args),
-        Command::Import(args) => recording::import_one(&args),
-        Command::Show(args) => recording::show(&args),
-        Command::Replay(args) => recording::replay(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Validate(args) => validate::run(&args),
