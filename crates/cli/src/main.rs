@@ -10,6 +10,7 @@ mod events;
 mod journal;
 mod output;
 mod progress;
+mod real;
 mod recording;
 mod results;
 mod signals;

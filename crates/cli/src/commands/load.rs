@@ -9,10 +9,10 @@ use schedlab_sim::{batch, parts};
 use schedlab_trace::{Duration, Instant};
 use schedlab_workload::{Workload, note, rtapp};
 
-use super::real;
 use crate::args::LoadArgs;
 use crate::output::{one_file_each, tell};
 use crate::progress::{self, Progress};
+use crate::real;
 use crate::results::{self, Files, deliver};
 use crate::status::Status;
 

@@ -16,12 +16,12 @@ use schedlab_report::published::{self, Figure};
 use schedlab_sim::{Prepared, Scheduler, SimError, SimSpec, batch};
 use schedlab_trace::{Duration, counted, nearest, shell_word};
 
-use super::{Emulated, RealRun, real};
 use crate::args::ReproduceArgs;
 use crate::cpus;
 use crate::journal::Journal;
 use crate::output::{Output, one_file_each, print, width};
 use crate::progress::Progress;
+use crate::real::{self, Emulated, RealRun};
 use crate::results::{Files, deliver_text};
 use crate::simulation;
 use crate::status::Status;

@@ -19,11 +19,10 @@ use schedlab_sweep::{
 use schedlab_trace::counted;
 use schedlab_workload::{Workload, rtapp};
 
-use super::real;
 use crate::args::{BudgetArg, SweepArgs};
 use crate::output::{print, tell, width};
 use crate::status::Status;
-use crate::{progress, results, signals, simulation};
+use crate::{progress, real, results, signals, simulation};
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     let goes_into_vm = args.vm && real::place() == "host";

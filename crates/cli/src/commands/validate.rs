@@ -14,10 +14,10 @@ use schedlab_report::validation::{Row, compare};
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_trace::{CpuId, CpuSet, counted};
 
-use super::{Spoils, real};
 use crate::args::{Rt, SimCommon, ValidateArgs, Where};
 use crate::output::{one_file_each, tell, width};
 use crate::progress::Progress;
+use crate::real::{self, Spoils};
 use crate::results::{Files, deliver_text};
 use crate::signals;
 use crate::simulation;
