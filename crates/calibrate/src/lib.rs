@@ -15,6 +15,7 @@ pub mod idle;
 mod memory;
 mod paths;
 pub mod pin;
+mod report;
 mod rings;
 mod sample;
 pub mod sysfs;
@@ -22,30 +23,7 @@ pub mod sysfs;
 use std::path::Path;
 use std::time::Duration;
 
-use schedlab_machine::Machine;
-
-/// The findings about this machine.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The profile, named `this-machine` if it was measured.
-    pub machine: Machine,
-    /// Costs that could not be measured or look strange, in words for people.
-    pub notes: Vec<String>,
-}
-
-impl Report {
-    /// Returns the profile as a file, the notes as comments at its head.
-    pub fn to_toml(&self) -> String {
-        let mut text = String::from("# Written by `schedlab calibrate`.\n");
-        for note in &self.notes {
-            text.push_str("# - ");
-            text.push_str(&note.replace('\n', " "));
-            text.push('\n');
-        }
-        text.push('\n');
-        text + &self.machine.to_toml()
-    }
-}
+pub use report::Report;
 
 /// Measures this machine, and before that watches it for so long while it is `idle`. Calls `progress` with a few words before
 /// each measurement.

@@ -10,8 +10,12 @@ mod events;
 mod journal;
 mod output;
 mod progress;
+mod real;
+mod recording;
 mod results;
 mod signals;
+mod simulation;
+mod status;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,6 +26,7 @@ use schedlab_sweep::SweepError;
 use schedlab_trace::nearest;
 
 use output::tell;
+use status::Status;
 
 /// A run failed or its scheduler was ejected.
 const FAILED: u8 = 1;
@@ -72,10 +77,10 @@ fn main() -> ExitCode {
         schedlab_kernel::bpf_policy::headers().map_err(|error| error.to_string())
     });
     match commands::run(cli.command) {
-        Ok(commands::Status::Done) => ExitCode::SUCCESS,
-        Ok(commands::Status::Failed) => ExitCode::from(FAILED),
+        Ok(Status::Done) => ExitCode::SUCCESS,
+        Ok(Status::Failed) => ExitCode::from(FAILED),
         #[cfg(feature = "kernel")]
-        Ok(commands::Status::Code(code)) => ExitCode::from(code),
+        Ok(Status::Code(code)) => ExitCode::from(code),
         Err(error) => {
             let text = chain(&error);
             if is_of_source(&error) {

@@ -9,12 +9,13 @@ use schedlab_report::export::lines::fill;
 use schedlab_report::export::view::{Sort, View, matches};
 use schedlab_report::export::{csv, json, table};
 use schedlab_report::{RunResult, catalogue};
+use schedlab_sweep::Row;
 use schedlab_trace::{counted, nearest};
 use schedlab_workload::Workload;
 
 use crate::args::{ShowArgs, WhyArgs};
-use crate::commands::Status;
 use crate::output::{Output, cannot_write, harmless, is_stdout, print, tell, width};
+use crate::status::Status;
 
 /// Where results go besides the terminal. Each file is begun before the work, so that a wrong path is an error at once.
 pub struct Files {
@@ -277,6 +278,26 @@ fn without_series(results: &[RunResult]) -> Vec<RunResult> {
     bare.collect()
 }
 
+/// Puts the first sentence of its explanation into each result whose scheduler was ejected.
+pub fn explain(results: &mut [RunResult]) {
+    for result in results.iter_mut().filter(|result| !result.is_done()) {
+        let explanation = schedlab_explain::explain_result(
+            &result.scheduler,
+            &result.exit.to_string(),
+            result.message.as_deref(),
+            result.exit_code,
+            &result.dump,
+        );
+        result.explanation = explanation.map(|explanation| explanation.sentence);
+    }
+}
+
+/// Returns which run of a sweep failed, how and why.
+pub fn failure(row: &Row) -> String {
+    let why = row.message.as_deref().unwrap_or("no message");
+    format!("{} on {}: {}: {why}", row.scheduler, row.workload, row.exit)
+}
+
 /// More runs are not watched: their timelines would have too little room on a page.
 pub const WATCHED_MAX: usize = 8;
 
@@ -349,6 +370,8 @@ pub fn deliver_with_why(
 
 #[cfg(test)]
 mod tests {
+    use schedlab_report::Exit;
+
     use super::*;
 
     fn view_of(measures: &[&str], sort: Option<&str>) -> Result<View, String> {
@@ -470,5 +493,24 @@ mod tests {
         );
         assert!(check_why(&why(true, false), &ShowArgs::default()).is_ok());
         assert!(check_why(&why(false, true), &ShowArgs::default()).is_ok());
+    }
+
+    #[test]
+    fn a_failure_says_why_if_it_is_known() {
+        let mut row = Row {
+            job: 0,
+            workload: "cpu".into(),
+            scheduler: "fifo".into(),
+            choices: Vec::new(),
+            seed: 1,
+            exit: Exit::ErrorStall,
+            message: Some("it stalled".into()),
+            score_unit: None,
+            score_better: None,
+            values: Vec::new(),
+        };
+        assert_eq!(failure(&row), "fifo on cpu: error_stall: it stalled");
+        row.message = None;
+        assert_eq!(failure(&row), "fifo on cpu: error_stall: no message");
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use minijinja::HtmlEscape;
 use schedlab_trace::time_unit;
 use serde_json::json;
+use textwrap::core::display_width;
 
 /// Lanes over time.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -339,14 +340,20 @@ fn colour(name: u32) -> String {
     format!("hsl({} 60% 78%)", u64::from(name) * 137 % 360)
 }
 
-fn cut(text: &str, letters: usize) -> String {
-    match text.chars().count() > letters {
-        true => {
-            let kept: String = text.chars().take(letters.saturating_sub(1)).collect();
-            kept + "…"
-        }
-        false => text.to_owned(),
+/// Cuts a text to a width in columns, of which a wide letter takes two.
+fn cut(text: &str, columns: usize) -> String {
+    if display_width(text) <= columns {
+        return text.to_owned();
     }
+    let mut kept = String::new();
+    for letter in text.chars() {
+        kept.push(letter);
+        if display_width(&kept) >= columns {
+            kept.pop();
+            break;
+        }
+    }
+    kept + "…"
 }
 
 /// As many digits as tell ticks apart.
@@ -361,6 +368,19 @@ fn digits(value: f64, span: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_cut_to_its_width() {
+        for (text, told) in [
+            ("abcd", "abcd"),
+            ("abcde", "abc…"),
+            ("日本", "日本"),
+            ("日本語", "日…"),
+            ("e\u{301}e\u{301}e\u{301}ee", "e\u{301}e\u{301}e\u{301}…"),
+        ] {
+            assert_eq!(cut(text, 4), told, "{text}");
+        }
+    }
 
     fn stretch(from_ns: u64, to_ns: u64, name: u32) -> Stretch {
         Stretch {

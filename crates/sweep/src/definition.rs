@@ -6,7 +6,7 @@ use schedlab_sim::{Inputs, Scheduler, SimSpec};
 use schedlab_trace::Duration;
 use serde::{Deserialize, Serialize};
 
-use crate::rows::{MEASURES, PART_MEASURES};
+use crate::measures::{MEASURES, PART_MEASURES};
 use crate::{Space, SweepError};
 
 /// Stands for this build of the program: the check sum of all sources that results depend on.

@@ -2,12 +2,12 @@
 
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
 
-use crate::{Counters, Part};
+use crate::Counters;
 
 /// Each task's own generator, split from the scenario's seed.
 pub type Rng = rand_pcg::Pcg64Mcg;
 
-/// An object that tasks share, by its place in [`Workload::objects`].
+/// An object that tasks share, by its place in [`crate::Workload::objects`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ObjectId(pub u32);
 
@@ -269,7 +269,7 @@ pub struct TaskSpec {
     pub affinity: Option<CpuSet>,
     /// Tasks with the same number are threads of one process and share a memory map; `None` = a kernel thread.
     pub address_space: Option<u32>,
-    /// When it is created, for the tasks of [`Workload::tasks`]; where a main thread creates them, no earlier than this.
+    /// When it is created, for the tasks of [`crate::Workload::tasks`]; where a main thread creates them, no earlier than this.
     pub start: Instant,
     /// Bytes that must be in the cache for it to compute at full speed; what it goes over by [`Action::Touch`] is not
     /// among them.
@@ -319,37 +319,4 @@ pub enum ScoreRule {
     Makespan,
     /// A ratio or a count that behaviours reported under this name; absent if they did not.
     Counter(&'static str),
-}
-
-/// How the tasks of [`Workload::tasks`] come into being in the simulator. Real ones are always created one after another,
-/// wait at a gate until all exist, and are woken one after another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Start {
-    /// The program's main thread creates them in order by fork or clone, then waits for them. No measure counts it.
-    #[default]
-    Fork,
-    /// All appear at one instant, task i on CPU i modulo the number of CPUs.
-    Together,
-}
-
-/// Tasks, what they share, and when the run is over.
-pub struct Workload {
-    /// Name with which it was asked for.
-    pub name: String,
-    /// Parameters in effect, defaults included, in a fixed order.
-    pub params: Vec<(String, String)>,
-    /// Objects.
-    pub objects: Vec<ObjectSpec>,
-    /// Tasks that the run starts with.
-    pub tasks: Vec<TaskSpec>,
-    /// How these come into being.
-    pub start: Start,
-    /// The run ends here at the latest (normally all tasks exit earlier); `None`: when all tasks have exited.
-    pub duration: Option<Duration>,
-    /// The workload's own metric.
-    pub score: Score,
-    /// Notes for the user: the parts of a file that have no effect here, and why.
-    pub notes: Vec<String>,
-    /// The parts of a composed workload; empty for a single one.
-    pub parts: Vec<Part>,
 }

@@ -4,10 +4,8 @@ use std::cell::Cell;
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 
-use crate::action::{
-    Behaviour, ObjectId, ObjectSpec, SchedClass, Score, Start, TaskSpec, Workload,
-};
-use crate::{Options, WorkloadError};
+use crate::action::{Behaviour, ObjectId, ObjectSpec, SchedClass, Score, TaskSpec};
+use crate::{Options, Start, Workload, WorkloadError};
 
 /// The values for task number i of the options that every workload has ([`crate::common`]).
 #[derive(Clone)]

@@ -11,81 +11,12 @@ use std::borrow::Cow;
 
 use schedlab_trace::{Duration, Instant};
 
-use crate::action::{Action, Behaviour, Context, ObjectId, Score, ScoreRule, TaskSpec, Workload};
-use crate::{Counters, WorkloadError};
+use crate::action::{Action, Behaviour, Context, ObjectId, TaskSpec};
+use crate::part::{BEGUN, ENDED, LEFT, Part, WORK};
+use crate::{Counters, Workload, WorkloadError};
 
 /// The separator of parts, outside of quotation marks: a path may have a `+` or, in quotation marks, this.
 const SEPARATOR: &str = " + ";
-
-/// A part of a workload that is composed of several.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Part {
-    /// The prefix of its measures: the name of its model or of its file, with a number from the second one on.
-    pub name: String,
-    /// The model's own name, with which its counts begin.
-    model: String,
-    /// Its score.
-    pub score: Score,
-    /// Tasks that it starts with.
-    pub tasks: usize,
-}
-
-/// The result of a part.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PartEnd {
-    /// Units of work done.
-    pub work: u64,
-    /// When its last task ended; the end of the run if one had not.
-    pub makespan: Duration,
-    /// The score, where it has one.
-    pub score: Option<f64>,
-}
-
-/// Counts that every task of a part reports, after the part's name.
-const WORK: &str = "work";
-const BEGUN: &str = "begun_ns_max";
-const ENDED: &str = "ended_ns_max";
-const LEFT: &str = "left";
-
-impl Part {
-    /// Returns the name in the results of what the part counts as `name`.
-    fn rename(&self, name: &str) -> String {
-        let own = name.strip_prefix(&self.model);
-        match own.filter(|rest| rest.starts_with('.')) {
-            Some(rest) => format!("{}{rest}", self.name),
-            None => format!("{}.{name}", self.name),
-        }
-    }
-
-    /// Returns a note for the reader of a run that ended as it should; `score` is its result.
-    pub fn note(&self, counters: &Counters, score: Option<f64>) -> Option<String> {
-        crate::note(&self.name, &self.model, counters, score)
-    }
-
-    fn own(&self, name: &str) -> String {
-        format!("{}.{name}", self.name)
-    }
-
-    /// Returns its result in a run that ended at `end`. Takes its own counts out of the others.
-    pub fn end(&self, counters: &mut Counters, end: Instant) -> PartEnd {
-        let mut take = |name| counters.take(&self.own(name)).unwrap_or(0).unsigned_abs();
-        let (work, begun, ended, left) = (take(WORK), take(BEGUN), take(ENDED), take(LEFT));
-        let makespan = match left {
-            0 => Duration::from_ns(ended),
-            _ => end.since(Instant::ZERO),
-        };
-        let measured = makespan.saturating_sub(Duration::from_ns(begun));
-        let score = match self.score.rule {
-            ScoreRule::Counter(name) => counters.number(&self.rename(name)),
-            _ => self.score.value(work, measured, counters),
-        };
-        PartEnd {
-            work,
-            makespan,
-            score,
-        }
-    }
-}
 
 /// Returns the parts of `text`; one if it asks for one workload.
 ///
@@ -370,6 +301,7 @@ impl Behaviour for Placed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PartEnd;
     use crate::testing::{Order, run_in};
 
     fn parsed(text: &str) -> Workload {

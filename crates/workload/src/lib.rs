@@ -21,18 +21,19 @@ pub mod models;
 mod note;
 mod param;
 mod parse;
+mod part;
 pub mod recorded;
 pub mod rtapp;
 mod seed;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod workload;
 
 pub use action::{
     Access, Action, Behaviour, Context, ObjectId, ObjectSpec, Outcome, Reservation, Rng,
-    SchedClass, Score, ScoreRule, Start, TaskSpec, Touch, Workload,
+    SchedClass, Score, ScoreRule, TaskSpec, Touch,
 };
 pub use builder::{Builder, TASKS_MAX};
-pub use compose::{Part, PartEnd};
 pub use counters::Counters;
 pub use error::WorkloadError;
 pub use measure::Measure;
@@ -40,4 +41,6 @@ pub use model::{Model, common};
 pub use models::list;
 pub use note::note;
 pub use param::{Kind, Options, Param, TimeUnit};
+pub use part::{Part, PartEnd};
 pub use seed::{below, stream};
+pub use workload::{Start, Workload};

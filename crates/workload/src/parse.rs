@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use schedlab_trace::CpuSet;
 
-use crate::action::Workload;
 use crate::models::list;
-use crate::{Builder, Options, WorkloadError, compose, recorded, rtapp};
+use crate::{Builder, Options, Workload, WorkloadError, compose, recorded, rtapp};
 
 impl Workload {
     /// Returns the paths of the rt-app files that `text` asks for.

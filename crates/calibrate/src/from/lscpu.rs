@@ -1,6 +1,6 @@
 //! The output of `lscpu -p` (util-linux): comments, of which the last one names the columns, and a line for each CPU.
 
-use super::FromError;
+use super::error::{FromError, KINDS};
 use super::found::{Found, FoundCpu};
 
 /// How to make the file.
@@ -136,7 +136,7 @@ fn columns(file: &str, text: &str) -> Result<Vec<String>, FromError> {
     let Some(header) = text.lines().rfind(|line| is_header(line)) else {
         let message = format!(
             "no line names the columns (# CPU,Core,Socket,Node,…): {}",
-            super::KINDS
+            KINDS
         );
         return Err(FromError::wrong(file, 1, message));
     };

@@ -5,8 +5,8 @@
 
 use roxmltree::{Document, Node, ParsingOptions};
 
-use super::FromError;
 use super::cpuset::numbers;
+use super::error::FromError;
 use super::found::{Found, FoundCpu, Private};
 
 /// How to make the file.

@@ -4,6 +4,7 @@
 //! from the nearest built-in profile, and each says so.
 
 mod cpuset;
+mod error;
 mod found;
 mod lscpu;
 mod lstopo;
@@ -11,63 +12,12 @@ mod nearest;
 mod profile;
 mod sysfs;
 
+pub use error::FromError;
+
 use std::path::Path;
 
-use schedlab_machine::ProfileError;
-
 use crate::Report;
-
-/// Why there is no profile.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FromError {
-    /// The file or a file of the folder cannot be read.
-    #[error("{file}: {error}")]
-    Read {
-        /// Which.
-        file: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// It is not what it should be.
-    #[error("{file}:{line}: {message}")]
-    Wrong {
-        /// The file.
-        file: String,
-        /// The line, counted from 1.
-        line: usize,
-        /// The fault and the remedy.
-        message: String,
-    },
-    /// It is none of the kinds that are read, or the folder lacks something.
-    #[error("{file}: {message}")]
-    Foreign {
-        /// The file or folder.
-        file: String,
-        /// The fault and the remedy.
-        message: String,
-    },
-    /// Its contents can be no machine.
-    #[error(transparent)]
-    Profile(#[from] ProfileError),
-}
-
-impl FromError {
-    fn wrong(file: &str, line: usize, message: impl Into<String>) -> FromError {
-        FromError::Wrong {
-            file: file.to_owned(),
-            line,
-            message: message.into(),
-        }
-    }
-
-    fn foreign(file: &str, message: impl Into<String>) -> FromError {
-        FromError::Foreign {
-            file: file.to_owned(),
-            message: message.into(),
-        }
-    }
-}
+use error::KINDS;
 
 /// Makes a profile of the machine that `path` describes: the XML of `lstopo`, the output of `lscpu -p`, or a folder with a copy
 /// of `/sys/devices/system/cpu` and `node`. Which of them it is shows in the content.
@@ -97,6 +47,3 @@ pub fn from(path: &Path) -> Result<Report, FromError> {
     };
     profile::of(&name, &found)
 }
-
-/// The kinds of input.
-const KINDS: &str = "give lstopo's XML (lstopo --of xml FILE), the output of lscpu -p, or a copy of /sys/devices/system";

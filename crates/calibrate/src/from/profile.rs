@@ -6,7 +6,7 @@ use std::path::Path;
 use schedlab_machine::{CACHE_BYTES_MAX, CAPACITY_SCALE, Change, Machine, SourceKind, Topology};
 use schedlab_trace::counted;
 
-use super::FromError;
+use super::error::FromError;
 use super::found::{Found, FoundCpu};
 use super::nearest::{RULE, nearest};
 use crate::Report;

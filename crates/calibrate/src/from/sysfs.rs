@@ -7,7 +7,7 @@ use std::path::Path;
 
 use schedlab_trace::{CpuId, CpuSet};
 
-use super::FromError;
+use super::error::FromError;
 use super::found::{Found, FoundCpu, Private};
 
 /// How to make the folder.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-use super::{BudgetArg, SimCommon};
+use super::shared::{BudgetArg, SimCommon, budget, workload};
 
 /// Arguments of `advise`
 #[derive(Args, Debug)]
@@ -20,10 +20,10 @@ under all schedulers, and the best ones under further seeds. Ctrl-C ends the
 search, and the advice is made of what is known then (docs/advise.md).")]
 pub struct AdviseArgs {
     /// A workload file of `schedlab record`, or WORKLOAD[:option=value,…]
-    #[arg(value_name = "FILE|WORKLOAD", value_hint = ValueHint::FilePath, value_parser = super::workload, required_unless_present = "command", conflicts_with = "command")]
+    #[arg(value_name = "FILE|WORKLOAD", value_hint = ValueHint::FilePath, value_parser = workload, required_unless_present = "command", conflicts_with = "command")]
     pub workload: Option<String>,
     /// How much to simulate: a time, as 60s or 5min, or a number of runs, as 200
-    #[arg(long, value_name = "TIME|RUNS", value_parser = super::budget, default_value = "60s", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME|RUNS", value_parser = budget, default_value = "60s", allow_negative_numbers = true)]
     pub budget: BudgetArg,
     /// Schedulers to compare with the current one [default: all that have a name]
     #[arg(short, long, value_name = "A,B,…", default_value = "all", hide_default_value = true, value_hint = ValueHint::FilePath)]

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use schedlab_trace::{CpuSet, Duration};
 
+use super::shared::{SimCommon, limit};
+
 /// Arguments of `record`
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -23,7 +25,7 @@ pub struct RecordArgs {
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
     /// Record the whole machine for so long instead of a command: 10 (seconds), 500ms, 1.5min
-    #[arg(long, value_name = "TIME", value_parser = super::limit, conflicts_with = "command", allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = limit, conflicts_with = "command", allow_negative_numbers = true)]
     pub duration: Option<Duration>,
     /// Keep what perf wrote in this file, too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -149,7 +151,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub json: Option<PathBuf>,
     #[command(flatten)]
-    pub common: super::SimCommon,
+    pub common: SimCommon,
 }
 
 #[cfg(test)]

@@ -11,17 +11,22 @@ use schedlab_trace::shell_word;
 use schedlab_workload::recorded::{File, is_recorded};
 use schedlab_workload::{Workload, rtapp};
 
-use super::{Status, record, recording, sim};
-use crate::args::{AdviseArgs, BudgetArg, Cli, Command, ReadingArgs, RecordArgs};
+use crate::args::{AdviseArgs, BudgetArg, Cli, Command, ReadingArgs, RecordArgs, RunArgs};
 use crate::output::{is_stdout, one_file_each, print, tell};
 use crate::progress::{self, Stages};
+use crate::recording;
 use crate::results::Target;
 use crate::signals;
+use crate::simulation;
+use crate::status::Status;
 
 /// Schedulers that `--verify` runs in the kernel, the current one among them.
 const VERIFIED: usize = 4;
 
-pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
+/// Carries out `schedlab run`, for `--verify`.
+type Run = fn(&RunArgs) -> anyhow::Result<Status>;
+
+pub fn run(args: &AdviseArgs, run: Run) -> anyhow::Result<Status> {
     let json = args.json.as_deref();
     let html = args.html.as_deref();
     if json.is_some_and(is_stdout) && html.is_some_and(is_stdout) {
@@ -55,7 +60,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
         Some(workload) => (workload.clone(), stop.stop_softly()),
         None => {
             let stop = stop.stop_softly();
-            let recorded = record::record(&recorded_by(args), &stop)?;
+            let recorded = recording::record(&recorded_by(args), &stop)?;
             // A signal that ended the recording is no wish to have no advice.
             stop.store(false, Ordering::SeqCst);
             recorded.failed.iter().for_each(tell);
@@ -70,7 +75,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
         Some(cpus) => Some(cpus as usize),
         None => recorded.map(|recorded| recorded.cpus as usize),
     };
-    let spec = sim::spec(
+    let spec = simulation::spec(
         &workload,
         &current,
         &args.machine,
@@ -79,7 +84,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
         &args.common,
     );
     // Notes on the workload come before the advice; a wrong one is refused with its line.
-    progress::reading(|| sim::check(std::slice::from_ref(&spec)))?;
+    progress::reading(|| simulation::check(std::slice::from_ref(&spec)))?;
     let ask = Ask {
         spec,
         file: file.as_ref(),
@@ -88,7 +93,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
             BudgetArg::Runs(runs) => Limit::Runs(runs),
             BudgetArg::Time(time) => Limit::Time(time.to_std()),
         },
-        threads: sim::threads(args.common.jobs),
+        threads: simulation::threads(args.common.jobs),
     };
     let mut stages = Stages::new();
     let advice = advise(&ask, &stop, &mut |progress: Progress| {
@@ -98,7 +103,7 @@ pub fn run(args: &AdviseArgs) -> anyhow::Result<Status> {
     let advice = advice?;
     deliver(&advice, args, files, &again(args, &ask.spec, &advice))?;
     if let Some(repeat) = args.verify {
-        verify(args, &workload, &advice, repeat);
+        verify(args, &workload, &advice, repeat, run);
     }
     Ok(Status::Done)
 }
@@ -211,7 +216,7 @@ fn next(args: &AdviseArgs, advice: &Advice) -> Option<String> {
 }
 
 /// Runs the best few in this kernel. Where that is impossible, one line says why; the advice stands without it.
-fn verify(args: &AdviseArgs, workload: &str, advice: &Advice, repeat: u32) {
+fn verify(args: &AdviseArgs, workload: &str, advice: &Advice, repeat: u32, run: Run) {
     let mut schedulers = vec![advice.reference.clone()];
     let best = advice.finalists.iter().map(|one| one.scheduler.clone());
     schedulers.extend(best.filter(|one| *one != advice.reference));
@@ -228,7 +233,7 @@ fn verify(args: &AdviseArgs, workload: &str, advice: &Advice, repeat: u32) {
     }
     let ran = Cli::try_parse_from(words).map_err(anyhow::Error::from);
     let ran = ran.and_then(|cli| match cli.command {
-        Command::Run(run) => super::real::run(&run),
+        Command::Run(args) => run(&args),
         _ => unreachable!("the words say `run`"),
     });
     match ran {

@@ -14,10 +14,10 @@ use schedlab_sweep::{Definition, Row};
 use schedlab_trace::counted;
 use serde_json::json;
 
-use super::Status;
-use super::sweep::failure;
 use crate::args::AnalyzeArgs;
 use crate::output::{is_stdout, one_file_each, print, tell, width, write};
+use crate::results;
+use crate::status::Status;
 
 pub fn run(args: &AnalyzeArgs) -> anyhow::Result<Status> {
     let bounds = Bounds {
@@ -207,7 +207,7 @@ fn all_failed<'a>(mut rows: impl Iterator<Item = &'a Row> + Clone) -> Option<Str
         format!(
             "of {} none ended as it should; the first: {}",
             counted(runs, "run"),
-            failure(first)
+            results::failure(first)
         )
     })
 }

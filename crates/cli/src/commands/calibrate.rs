@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use schedlab_report::export::lines::fill;
 
-use super::Status;
 use crate::args::CalibrateArgs;
 use crate::output::{Output, cannot_write, is_stdout, print, width};
 use crate::signals;
+use crate::status::Status;
 
 /// Measures this machine, which takes some seconds more than it is watched while `idle`.
 fn measure(idle: Duration) -> schedlab_calibrate::Report {

@@ -5,10 +5,10 @@ use schedlab_report::{Exit, Heard, MetricsRecorder};
 use schedlab_trace::check::Checkers;
 use schedlab_trace::counted;
 
-use super::Status;
 use crate::args::CheckArgs;
 use crate::output::{one_file_each, tell};
 use crate::results::{self, Files, deliver};
+use crate::status::Status;
 
 pub fn run(args: &CheckArgs) -> anyhow::Result<Status> {
     let view = results::view(&args.show, None)?;

@@ -6,13 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use schedlab_explain::Explanation;
-use schedlab_report::RunResult;
 use schedlab_report::export::lines::fill;
 use serde::Serialize;
 
-use super::Status;
 use crate::args::ExplainArgs;
 use crate::output::{harmless, is_stdout, print, tell, width};
+use crate::status::Status;
 
 /// The longest text that is read: a log of months is shorter.
 const BYTES_MAX: u64 = 256 << 20;
@@ -35,20 +34,6 @@ pub fn run(args: &ExplainArgs) -> anyhow::Result<Status> {
         print(harmless(&render(&found, width())))?;
     }
     Ok(Status::Done)
-}
-
-/// Puts the first sentence of its explanation into each result whose scheduler was ejected.
-pub fn each(results: &mut [RunResult]) {
-    for result in results.iter_mut().filter(|result| !result.is_done()) {
-        let explanation = schedlab_explain::explain_result(
-            &result.scheduler,
-            &result.exit.to_string(),
-            result.message.as_deref(),
-            result.exit_code,
-            &result.dump,
-        );
-        result.explanation = explanation.map(|explanation| explanation.sentence);
-    }
 }
 
 #[derive(Serialize)]

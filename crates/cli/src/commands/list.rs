@@ -8,9 +8,9 @@ use schedlab_report::catalogue;
 use schedlab_report::export::lines::{fill, pad, width_of};
 use schedlab_sim::{Scheduler, SchedulerInfo, SimError};
 
-use super::Status;
 use crate::args::{Kind, ListArgs};
 use crate::output::{print, width};
+use crate::status::Status;
 
 /// A thing that can be named.
 struct Item {

@@ -9,11 +9,12 @@ use schedlab_sim::{batch, parts};
 use schedlab_trace::{Duration, Instant};
 use schedlab_workload::{Workload, note, rtapp};
 
-use super::{Status, real};
 use crate::args::LoadArgs;
 use crate::output::{one_file_each, tell};
 use crate::progress::{self, Progress};
+use crate::real;
 use crate::results::{self, Files, deliver};
+use crate::status::Status;
 
 pub fn run(args: &LoadArgs) -> anyhow::Result<Status> {
     let view = results::view(&args.show, Some(&args.workload))?;

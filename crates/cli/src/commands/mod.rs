@@ -1,77 +1,28 @@
-//! One file per command.
+//! One file per command. None needs another one: what they share lies beneath them, in the modules beside this one.
 
 mod advise;
 mod analyze;
 mod calibrate;
 mod check;
+mod doctor;
+mod emulate;
 mod explain;
+mod import;
 mod list;
 mod load;
-mod real;
 mod record;
-mod recording;
+mod replay;
 mod reproduce;
+mod run;
 mod shell;
+mod show;
 mod sim;
 mod sweep;
 mod validate;
-
-use schedlab_report::RunResult;
-use serde::{Deserialize, Serialize};
+mod vm;
 
 use crate::args::Command;
-
-/// How a command ended that could do its work.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
-    /// As it should.
-    Done,
-    /// A run failed or its scheduler was ejected; the results say so.
-    Failed,
-    /// With the exit code of a command that was run.
-    #[cfg(feature = "kernel")]
-    Code(u8),
-}
-
-/// A run of a workload's real program.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-struct RealRun {
-    workload: String,
-    scheduler: String,
-    seed: u64,
-}
-
-/// Which comparisons of a simulation with this machine's kernel something spoils.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(
-    not(feature = "kernel"),
-    expect(
-        dead_code,
-        reason = "without the kernel's side nothing is compared with this kernel"
-    )
-)]
-enum Spoils {
-    Nothing,
-    Placement,
-    Everything,
-}
-
-/// The outcome in a virtual machine.
-#[derive(Clone, Debug)]
-#[cfg_attr(
-    not(feature = "kernel"),
-    expect(
-        dead_code,
-        reason = "without the kernel's side there is no virtual machine"
-    )
-)]
-enum Emulated {
-    Done(Box<RunResult>),
-    /// It could not be run at all, and why.
-    Refused(String),
-    /// The machine ended before it did.
-    Missing,
-}
+use crate::status::Status;
 
 /// Carries a command out.
 ///
@@ -84,20 +35,20 @@ pub fn run(command: Command) -> anyhow::Result<Status> {
         Command::Sweep(args) => sweep::run(&args),
         Command::Analyze(args) => analyze::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
-        Command::Run(args) => real::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Vm(args) => real::vm(&args),
-        Command::Emulate(args) => real::inside(&args),
+        Command::Vm(args) => vm::run(&args),
+        Command::Emulate(args) => emulate::run(&args),
         Command::Load(args) => load::run(&args),
         Command::Record(args) => record::run(&args),
-        Command::Import(args) => recording::import_one(&args),
-        Command::Show(args) => recording::show(&args),
-        Command::Replay(args) => recording::replay(&args),
-        Command::Advise(args) => advise::run(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Show(args) => show::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Advise(args) => advise::run(&args, run::run),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Validate(args) => validate::run(&args),
-        Command::Doctor => real::doctor(),
+        Command::Doctor => doctor::run(),
         Command::Completions { shell } => shell::completions(shell),
         Command::Man { folder } => shell::man(&folder),
     }

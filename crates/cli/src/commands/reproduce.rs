@@ -16,13 +16,15 @@ use schedlab_report::published::{self, Figure};
 use schedlab_sim::{Prepared, Scheduler, SimError, SimSpec, batch};
 use schedlab_trace::{Duration, counted, nearest, shell_word};
 
-use super::{Emulated, RealRun, Status, real, sim};
 use crate::args::ReproduceArgs;
 use crate::cpus;
 use crate::journal::Journal;
 use crate::output::{Output, one_file_each, print, width};
 use crate::progress::Progress;
+use crate::real::{self, Emulated, RealRun};
 use crate::results::{Files, deliver_text};
+use crate::simulation;
+use crate::status::Status;
 
 pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     let figures = figures(args.figures.as_deref())?;
@@ -59,7 +61,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
     if specs.is_empty() {
         bail!("nothing of that is run with --quick");
     }
-    let runs = sim::check(&specs)?;
+    let runs = simulation::check(&specs)?;
     let experiments = args
         .names
         .iter()
@@ -72,7 +74,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<Status> {
         ],
         experiments
             .map(String::as_str)
-            .chain(sim::files(&runs))
+            .chain(simulation::files(&runs))
             .map(Path::new)
             .chain(figures_file),
     )?;
@@ -383,7 +385,7 @@ fn simulate(
     let mut progress = Progress::new(runs.len());
     batch::simulate(
         runs,
-        sim::threads(jobs),
+        simulation::threads(jobs),
         |run| {
             if let Some(result) = journal.find(run.spec()) {
                 return Ok(result);
@@ -395,7 +397,7 @@ fn simulate(
             }
             Ok(result)
         },
-        |done| progress.update_with(done, || sim::share_passed(runs)),
+        |done| progress.update_with(done, || simulation::share_passed(runs)),
     )
 }
 

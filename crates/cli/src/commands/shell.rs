@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
-use super::Status;
 use crate::args::Cli;
 use crate::output::{Output, print};
+use crate::status::Status;
 
 /// Returns the command line without what is not for people.
 fn visible() -> clap::Command {

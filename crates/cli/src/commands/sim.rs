@@ -1,25 +1,24 @@
 //! `sim`: a workload under schedulers in simulation.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::thread;
 
 use anyhow::{Context as _, bail};
 use schedlab_compare::{Decomposer, Watched};
 use schedlab_report::RunResult;
 use schedlab_report::export::perfetto::PerfettoWriter;
-use schedlab_sim::{Inputs, Prepared, Scheduler, SimError, SimSpec, batch, is_baseline};
+use schedlab_sim::{Prepared, SimError, SimSpec, batch};
 use schedlab_trace::{Listener, counted};
 
-use super::{Status, explain};
-use crate::args::{Rt, SimArgs, SimCommon};
+use crate::args::{SimArgs, SimCommon};
 use crate::cpus;
 use crate::events;
 use crate::output::{Output, binary_in_file, cannot_write, one_file_each, tell};
 use crate::progress::{self, Progress};
 use crate::results::{self, Files, WATCHED_MAX, deliver};
 use crate::signals;
+use crate::simulation::{self, seed_of, share_passed, spec, threads};
+use crate::status::Status;
 
 pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     let schedulers = schedlab_sim::parse_schedulers(&args.schedulers)
@@ -67,7 +66,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         }
     }
     signals::listen().context("cannot listen to signals")?;
-    let runs = progress::reading(|| check(&specs))?;
+    let runs = progress::reading(|| simulation::check(&specs))?;
     let (trace, events) = (args.trace.as_deref(), args.events.as_deref());
     for (flag, path) in [("--trace", trace), ("--events", events)] {
         if path.is_some() && runs.len() != 1 {
@@ -87,7 +86,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
             ("--events", events),
             results::page_of(&args.why),
         ],
-        files(&runs),
+        simulation::files(&runs),
     )?;
     let outputs = Files::begin(&args.show)?.with_page(&args.why)?;
     let (all, written) = if trace.is_some() || events.is_some() {
@@ -96,7 +95,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
     } else if args.why.is_asked() {
         (watched(&runs, &args.common)?, Ok(()))
     } else {
-        let results = simulate(&runs, &args.common)?.into_iter();
+        let results = simulation::run(&runs, &args.common)?.into_iter();
         (results.map(|result| (result, None)).collect(), Ok(()))
     };
     let mut results = Vec::with_capacity(all.len());
@@ -106,7 +105,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
         seen.extend(watched.map(|watched| (place, watched)));
     }
     tell_printed(&results);
-    explain::each(&mut results);
+    results::explain(&mut results);
     let status = match args.why.is_asked() {
         true => results::deliver_with_why(&results, &seen, (&args.why, None), &view, outputs)?,
         false => deliver(&results, &view, outputs)?,
@@ -118,7 +117,7 @@ pub fn run(args: &SimArgs) -> anyhow::Result<Status> {
 /// A result, and what was seen of the run if it was watched.
 type Seen = (RunResult, Option<Watched>);
 
-/// Runs them all as [`simulate`] does, and watches the first ones with the first seed.
+/// Runs them all as [`simulation::run`] does, and watches the first ones with the first seed.
 fn watched(runs: &[Prepared], common: &SimCommon) -> Result<Vec<Seen>, SimError> {
     let seed = runs[0].spec().seed;
     let numbered: Vec<(usize, &Prepared)> = runs.iter().enumerate().collect();
@@ -160,98 +159,6 @@ fn tell_printed(results: &[RunResult]) {
             tell(format_args!("{name}: {line}"));
         }
     }
-}
-
-/// Returns the seed of a repetition.
-pub fn seed_of(first: u64, repetition: u64) -> anyhow::Result<u64> {
-    first
-        .checked_add(repetition)
-        .ok_or_else(|| anyhow::anyhow!("--seed {first}: with --repeat, seeds go beyond 2^64"))
-}
-
-/// Returns the specification of one run.
-pub fn spec(
-    workload: &str,
-    scheduler: &Scheduler,
-    machine: &str,
-    cpus: Option<usize>,
-    seed: u64,
-    common: &SimCommon,
-) -> SimSpec {
-    SimSpec {
-        workload: workload.to_owned(),
-        scheduler: scheduler.clone(),
-        machine: machine.to_owned(),
-        cpus,
-        taskset: None,
-        task_layout: None,
-        seed,
-        rt_policy: common.rt == Rt::Policy,
-        kernel: common.kernel.clone(),
-        time_limit: common.time_limit,
-        check: common.check,
-        audit: false,
-    }
-}
-
-/// Refuses what cannot be run before anything is run, and says what users should know of what can. The answer is what
-/// is run: a file that is edited later changes none of it.
-pub fn check(specs: &[SimSpec]) -> Result<Vec<Prepared>, SimError> {
-    let mut inputs = Inputs::default();
-    let mut runs = Vec::with_capacity(specs.len());
-    let mut told: Vec<String> = Vec::new();
-    for spec in specs {
-        let run = inputs.read(spec)?;
-        if spec.seed == specs[0].seed {
-            for note in run.check()? {
-                if !told.contains(&note) {
-                    tell(&note);
-                    told.push(note);
-                }
-            }
-        }
-        runs.push(run);
-    }
-    let baselines = specs
-        .iter()
-        .filter(|spec| is_baseline(&spec.scheduler))
-        .count();
-    if (1..specs.len()).contains(&baselines) {
-        tell("the queues of the kernel's own scheduler cost nothing here: compare what it decides");
-    }
-    Ok(runs)
-}
-
-/// Returns the files that were read for runs.
-pub fn files(runs: &[Prepared]) -> BTreeSet<&str> {
-    let files = runs.iter().flat_map(Prepared::files);
-    files.map(|(path, _)| path.as_str()).collect()
-}
-
-/// Returns how many runs are under way at a time: as many as asked for, or one a core.
-pub fn threads(jobs: Option<u16>) -> NonZeroUsize {
-    match jobs {
-        Some(jobs) => NonZeroUsize::new(usize::from(jobs)),
-        None => thread::available_parallelism().ok(),
-    }
-    .unwrap_or(NonZeroUsize::MIN)
-}
-
-/// Runs them all, as many at a time as there are cores.
-pub fn simulate(runs: &[Prepared], common: &SimCommon) -> Result<Vec<RunResult>, SimError> {
-    let mut progress = Progress::new(runs.len());
-    batch::simulate(
-        runs,
-        threads(common.jobs),
-        |run| run.run(None),
-        |done| progress.update_with(done, || share_passed(runs)),
-    )
-}
-
-/// Returns how much of the runs under way has passed, together; `None` if nothing is known of any.
-pub fn share_passed(runs: &[Prepared]) -> Option<f64> {
-    let shares = runs.iter().filter_map(Prepared::share_passed);
-    shares.reduce(|all, one| all + one)
 }
 
 /// A run whose events are written, and whether they could be: the run is worth showing without them.

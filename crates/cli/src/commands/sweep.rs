@@ -19,10 +19,10 @@ use schedlab_sweep::{
 use schedlab_trace::counted;
 use schedlab_workload::{Workload, rtapp};
 
-use super::{Status, real, sim};
 use crate::args::{BudgetArg, SweepArgs};
 use crate::output::{print, tell, width};
-use crate::{progress, signals};
+use crate::status::Status;
+use crate::{progress, real, results, signals, simulation};
 
 pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     let goes_into_vm = args.vm && real::place() == "host";
@@ -51,7 +51,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
     };
     let anybody = Scheduler::parse(&args.space);
     let cpus = args.cpus.map(|cpus| cpus as usize);
-    let like = sim::spec(
+    let like = simulation::spec(
         &args.workloads[0],
         &anybody,
         &args.machine,
@@ -81,7 +81,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         let specs: Vec<_> = workloads
             .map(|workload| definition.spec(definition.job(0, workload, 0)))
             .collect();
-        progress::reading(|| sim::check(&specs))?;
+        progress::reading(|| simulation::check(&specs))?;
     }
     if goes_into_vm {
         return real::sweep_in_vm(
@@ -95,7 +95,7 @@ pub fn run(args: &SweepArgs) -> anyhow::Result<Status> {
         bail!("-c sets the CPUs of a simulated or virtual machine: add --vm");
     }
     let options = Options {
-        threads: sim::threads(args.common.jobs),
+        threads: simulation::threads(args.common.jobs),
         keep_after: args.keep.to_std(),
     };
     let stop = ears.map(signals::Ears::stop_softly).unwrap_or_default();
@@ -156,7 +156,7 @@ fn budget(definition: &Definition, asked: BudgetArg, args: &SweepArgs) -> anyhow
             }
             let measuring = time.to_std().mul_f64(MEASURING_PART);
             let runs_per_second = progress::reading(|| {
-                schedlab_sweep::rate(definition, sim::threads(args.common.jobs), measuring)
+                schedlab_sweep::rate(definition, simulation::threads(args.common.jobs), measuring)
             })?;
             let runs = (runs_per_second * seconds * (1.0 - MEASURING_PART)) as u64;
             let timed = Some(Timed {
@@ -294,7 +294,7 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
     let Some(row) = rows.iter().find(|row| !row.is_done()) else {
         return Ok(String::new());
     };
-    let told = format!("the first that failed: {}", failure(row));
+    let told = format!("the first that failed: {}", results::failure(row));
     let mut text = String::new();
     fill(&mut text, "", &told, 2, width());
     if !definition.live {
@@ -305,12 +305,6 @@ fn first_failure(definition: &Definition, folder: &Path) -> anyhow::Result<Strin
         );
     }
     Ok(text)
-}
-
-/// Returns the failed runs, how they failed and why.
-pub fn failure(row: &Row) -> String {
-    let why = row.message.as_deref().unwrap_or("no message");
-    format!("{} on {}: {}: {why}", row.scheduler, row.workload, row.exit)
 }
 
 /// `jobs` counts the whole sweep; `None`: it is a search, which chooses its runs.
@@ -365,7 +359,6 @@ fn report(summary: &Summary, shard: Shard, jobs: Option<u64>, folder: &str) -> S
 mod tests {
     use std::collections::BTreeMap;
 
-    use schedlab_report::Exit;
     use schedlab_sweep::Best;
 
     use super::*;
@@ -438,24 +431,5 @@ mod tests {
         let waits = "the next stage needs the results of all shards of this one: start the same command again when they \
                      are done\n";
         assert_eq!(of(&one), format!("{done}{waits}"));
-    }
-
-    #[test]
-    fn a_failure_says_why_if_it_is_known() {
-        let mut row = Row {
-            job: 0,
-            workload: "cpu".into(),
-            scheduler: "fifo".into(),
-            choices: Vec::new(),
-            seed: 1,
-            exit: Exit::ErrorStall,
-            message: Some("it stalled".into()),
-            score_unit: None,
-            score_better: None,
-            values: Vec::new(),
-        };
-        assert_eq!(failure(&row), "fifo on cpu: error_stall: it stalled");
-        row.message = None;
-        assert_eq!(failure(&row), "fifo on cpu: error_stall: no message");
     }
 }

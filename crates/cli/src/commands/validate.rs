@@ -14,12 +14,14 @@ use schedlab_report::validation::{Row, compare};
 use schedlab_sim::{Scheduler, SimSpec};
 use schedlab_trace::{CpuId, CpuSet, counted};
 
-use super::{Spoils, Status, real, sim};
 use crate::args::{Rt, SimCommon, ValidateArgs, Where};
 use crate::output::{one_file_each, tell, width};
 use crate::progress::Progress;
+use crate::real::{self, Spoils};
 use crate::results::{Files, deliver_text};
 use crate::signals;
+use crate::simulation;
+use crate::status::Status;
 
 /// The workloads that are compared where none is named: each takes a second or two.
 const DEFAULT: [&str; 10] = [
@@ -76,7 +78,7 @@ pub fn run(args: &ValidateArgs) -> anyhow::Result<Status> {
             cells.push((place, workload.clone()));
         }
     }
-    let checked = sim::check(&all_specs)?;
+    let checked = simulation::check(&all_specs)?;
     let size = checked.len() / cells.len();
     let plans: Vec<_> = cells.into_iter().zip(checked.chunks(size)).collect();
     let outputs = Files::json(args.json.as_deref())?;
@@ -86,7 +88,7 @@ pub fn run(args: &ValidateArgs) -> anyhow::Result<Status> {
     for place in &places {
         let mut tables: Vec<(String, Vec<Row>)> = Vec::new();
         for ((_, workload), plan) in plans.iter().filter(|((at, _), _)| at == place) {
-            let simulated = sim::simulate(plan, &common(args))?;
+            let simulated = simulation::run(plan, &common(args))?;
             let of_each: Vec<Vec<RunResult>> = schedulers
                 .iter()
                 .map(|one| {
@@ -256,11 +258,11 @@ fn specs(
     let taskset = place.map(|cpu| CpuSet::single(cpu + 1, CpuId(cpu as u32)));
     let mut specs = Vec::new();
     for repetition in 0..u64::from(args.repeat) {
-        let seed = sim::seed_of(args.seed, repetition)?;
+        let seed = simulation::seed_of(args.seed, repetition)?;
         for scheduler in schedulers {
             specs.push(SimSpec {
                 taskset: taskset.clone(),
-                ..sim::spec(workload, scheduler, machine, None, seed, &common(args))
+                ..simulation::spec(workload, scheduler, machine, None, seed, &common(args))
             });
         }
     }
@@ -285,7 +287,7 @@ fn measure(
         for &place in places {
             for workload in workloads {
                 let started = Instant::now();
-                let seed = sim::seed_of(args.seed, (round as u64).saturating_sub(1))?;
+                let seed = simulation::seed_of(args.seed, (round as u64).saturating_sub(1))?;
                 let once = || real::run_once(workload, &own, seed, args.time_limit);
                 let result = match place {
                     None => once(),

@@ -6,7 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{KernelImage, Tools};
+use super::image::KernelImage;
+use super::tools::Tools;
 use crate::error::{At as _, Result};
 use crate::kernel_log;
 

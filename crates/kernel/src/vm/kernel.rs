@@ -8,54 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::tools::run;
-use super::{Acceleration, Notes, Stream, Tools, Vm, kvm};
+use super::acceleration::{self, Acceleration};
+use super::boot::{Stream, Vm};
+use super::image::KernelImage;
+use super::tools::{Notes, Tools, run};
 use crate::btf;
 use crate::cache;
 use crate::error::{At as _, Error, Result};
-
-/// A kernel that has been unpacked in the cache.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KernelImage {
-    /// As `uname -r` says it.
-    pub version: String,
-    /// Where its packages are unpacked.
-    pub root: PathBuf,
-    /// `vmlinuz`.
-    pub image: PathBuf,
-    /// `.config`.
-    pub config: PathBuf,
-}
-
-impl KernelImage {
-    /// Returns the folder that `depmod -b` and `modprobe -d` expect.
-    pub fn modules_base(&self) -> PathBuf {
-        self.root.join("usr")
-    }
-
-    /// Returns the modules' directory.
-    pub fn modules(&self) -> PathBuf {
-        self.modules_base().join("lib/modules").join(&self.version)
-    }
-
-    /// Finds the parts of an unpacked kernel, in both of Debian's layouts.
-    fn at(version: &str, root: &Path) -> Option<KernelImage> {
-        let modules = root.join("usr/lib/modules").join(version);
-        let boot = root.join("boot");
-        let pick = |new: &str, old: &str| {
-            [modules.join(new), boot.join(format!("{old}-{version}"))]
-                .into_iter()
-                .find(|path| path.is_file())
-        };
-        let kernel = KernelImage {
-            version: version.to_owned(),
-            root: root.to_owned(),
-            image: pick("vmlinuz", "vmlinuz")?,
-            config: pick("config", "config")?,
-        };
-        modules.join("kernel").is_dir().then_some(kernel)
-    }
-}
 
 /// A version that is known to work, with its packages.
 struct Pinned {
@@ -309,7 +268,7 @@ fn unpack_and_check(
     notes(&format!(
         "checking that kernel {version} boots and knows its own types"
     ));
-    let acceleration = kvm::remembered().unwrap_or(Acceleration::Emulation);
+    let acceleration = acceleration::remembered().unwrap_or(Acceleration::Emulation);
     let mut types = Vec::new();
     let vm = Vm {
         cpus: 1,

@@ -3,24 +3,16 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{KernelImage, Notes, Tools, Vm};
-use crate::cache;
+use super::acceleration::{Acceleration, remember, remembered};
+use super::boot::Vm;
+use super::image::KernelImage;
+use super::tools::{Notes, Tools};
 use crate::error::{Error, Result};
 
 /// With KVM a small guest boots within 3 s; one that has not after this time never will.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// How the guest's instructions are executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Acceleration {
-    /// By the processor.
-    Kvm,
-    /// By QEMU's translator, about ten times slower.
-    Emulation,
-}
 
 /// How to execute a guest here, and what is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,18 +75,6 @@ pub fn choose(tools: &Tools, kernel: &KernelImage, notes: Notes<'_>) -> Choice {
     }
 }
 
-/// From now on no probe runs.
-pub fn remember(acceleration: Acceleration) {
-    let text = match acceleration {
-        Acceleration::Kvm => "kvm",
-        Acceleration::Emulation => "emulation",
-    };
-    if let Some(file) = file() {
-        // If it cannot be kept it is tried again next time.
-        let _ = fs::write(file, text);
-    }
-}
-
 /// Returns the result of a probe, and whether it holds for the next ones, too. A probe that was not carried out (a
 /// full disk, a QEMU that does not start) says nothing about KVM, and on a busy machine the time is no measure of it.
 fn judge(booted: &Result<(i32, String)>, busy: bool) -> (Acceleration, bool) {
@@ -109,22 +89,6 @@ fn judge(booted: &Result<(i32, String)>, busy: bool) -> (Acceleration, bool) {
 fn load_average() -> Option<f64> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().next()?.parse().ok()
-}
-
-/// Returns the result of an earlier probe on this host.
-pub fn remembered() -> Option<Acceleration> {
-    match fs::read_to_string(file()?).ok()?.trim() {
-        "kvm" => Some(Acceleration::Kvm),
-        "emulation" => Some(Acceleration::Emulation),
-        _ => None,
-    }
-}
-
-/// Where it is remembered; without the file it is tried again.
-pub fn file() -> Option<PathBuf> {
-    let name = rustix::system::uname();
-    let release = name.release().to_string_lossy();
-    Some(cache::dir().ok()?.join(format!("kvm-on-{release}")))
 }
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Notes;
 use crate::cache;
 use crate::error::{At as _, Error, Result};
+
+/// Says what takes a while (downloads, the first boot). One line each.
+pub type Notes<'a> = &'a dyn Fn(&str);
 
 /// The version that is known to work here.
 const VIRTME_NG: &str = "1.42";

@@ -3,6 +3,7 @@
 //! Repeated runs are shown by their median, with its 95 % interval (of the score, or of each measure that the user
 //! chose) and the paired difference to the first scheduler. Columns for which there is no room are named below.
 
+mod cells;
 mod columns;
 #[cfg(test)]
 mod tests;
@@ -16,20 +17,12 @@ use crate::export::lines::{fill, width_of};
 use crate::export::names::shorten;
 use crate::export::number::amount;
 use crate::export::view::{Sort, View, chosen};
-use crate::stats::{self, Difference};
+use crate::stats;
+use cells::{Cell, base, cells, first_of, label, layouts_differ};
 use columns::{Column, chosen_columns, usual_columns};
 
 /// Width of a terminal that does not report its width.
 pub const WIDTH: usize = 80;
-
-/// Runs of one scheduler on one number of CPUs.
-struct Cell<'a> {
-    cpus: u32,
-    /// The scheduler, and the other values that distinguish rows.
-    scheduler: String,
-    /// In order of repetition.
-    runs: Vec<&'a RunResult>,
-}
 
 /// The layout that goes without saying.
 const PLAIN: &str = "plain";
@@ -184,86 +177,6 @@ fn title(group: &[&RunResult]) -> String {
     format!("{} on {}{emulated}{layout}", first.asked, first.machine)
 }
 
-fn layouts_differ(group: &[&RunResult]) -> bool {
-    group
-        .iter()
-        .any(|run| run.task_layout != group[0].task_layout)
-}
-
-/// Returns a result's name in its row: its scheduler, and if they differ the layout of the task structures.
-fn label(run: &RunResult, layouts_differ: bool) -> String {
-    match &run.task_layout {
-        Some(layout) if layouts_differ => format!("{}, {layout}", run.scheduler),
-        _ => run.scheduler.clone(),
-    }
-}
-
-fn cells<'a>(group: &[&'a RunResult]) -> Vec<Cell<'a>> {
-    let layouts_differ = layouts_differ(group);
-    let mut cells: Vec<Cell<'a>> = Vec::new();
-    for &run in group {
-        let scheduler = label(run, layouts_differ);
-        let same = |cell: &&mut Cell<'_>| cell.cpus == run.cpus && cell.scheduler == scheduler;
-        match cells.iter_mut().find(same) {
-            Some(cell) => cell.runs.push(run),
-            None => cells.push(Cell {
-                cpus: run.cpus,
-                scheduler,
-                runs: vec![run],
-            }),
-        }
-    }
-    // By CPUs; within, schedulers keep the order in which they were asked for.
-    cells.sort_by_key(|cell| cell.cpus);
-    cells
-}
-
-impl Cell<'_> {
-    /// Returns the runs that ended as they should, or all where none did.
-    fn counted(&self) -> impl Iterator<Item = &RunResult> {
-        let any_done = self.runs.iter().any(|run| run.is_done());
-        let runs = self.runs.iter().copied();
-        runs.filter(move |run| run.is_done() || !any_done)
-    }
-
-    /// Returns a measure over these runs, as far as they have it.
-    fn values(&self, name: &str) -> Vec<f64> {
-        let runs = self.counted();
-        runs.filter_map(|run| run.measures.number(name)).collect()
-    }
-
-    fn median(&self, name: &str) -> Option<f64> {
-        stats::median(&self.values(name))
-    }
-
-    /// Returns whether its runs are copies of one: nothing in them depends on the seed, so more runs add no
-    /// information.
-    fn is_one_run(&self) -> bool {
-        let first = self.runs[0];
-        self.runs
-            .iter()
-            .all(|run| run.exit == first.exit && run.measures == first.measures)
-    }
-
-    /// Difference of the score from another cell's, in percent, over runs with the same seed and place.
-    fn difference(&self, first: &Cell<'_>) -> Option<Difference> {
-        let pairs: Vec<(f64, f64)> = self
-            .runs
-            .iter()
-            .zip(&first.runs)
-            .filter(|(mine, theirs)| mine.is_done() && theirs.is_done() && mine.seed == theirs.seed)
-            .filter_map(|(mine, theirs)| {
-                let theirs = theirs.measures.number("score")?;
-                Some((mine.measures.number("score")?, theirs))
-            })
-            .collect();
-        if self.is_one_run() && first.is_one_run() {
-            return stats::difference_in_percent(pairs.get(..1)?);
-        }
-        stats::difference_in_percent(&pairs)
-    }
-}
-
 /// Orders rows by a measure within each number of CPUs; those without it come last.
 fn sort(cells: &mut [Cell<'_>], order: &Sort, group: &[&RunResult]) {
     let descending = order.is_descending(group);
@@ -412,19 +325,6 @@ fn withheld(group: &[&RunResult], cells: &[Cell<'_>], view: &View) -> Option<Str
          (--emulated-ratios shows them)"
             .to_owned()
     })
-}
-
-/// Returns the name of the scheduler that was requested first.
-fn first_of(group: &[&RunResult]) -> String {
-    label(group[0], layouts_differ(group))
-}
-
-/// Returns the result with which a cell is compared: the first scheduler on as many CPUs.
-fn base<'a, 'b>(cell: &Cell<'_>, cells: &'a [Cell<'b>], first: &str) -> Option<&'a Cell<'b>> {
-    cells
-        .iter()
-        .find(|other| other.cpus == cell.cpus && other.scheduler == first)
-        .filter(|_| cell.scheduler != first)
 }
 
 /// Of how many runs the figures are of rows in which some failed.

@@ -1,6 +1,6 @@
 //! Affinity is kept: a task starts only on a CPU that it is allowed on.
 
-use super::{Check, Violation, Violations, entry};
+use super::rule::{Check, Violation, Violations, entry};
 use crate::{CpuId, CpuSet, Event, Instant, Listener, TaskId, TaskMeta};
 
 /// The checker.

@@ -1,7 +1,7 @@
 //! Every nanosecond of every CPU is accounted for: a CPU's time never goes back, its modes fill its time
 //! from start to end, it runs user code only for a task and idles only without one.
 
-use super::{Check, Start, Violation, Violations};
+use super::rule::{Check, Start, Violation, Violations};
 use crate::{CpuId, CpuMode, Duration, Event, Instant, Listener, TaskId};
 
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! A deadline task goes before all others: no task of another class is switched in on a CPU on which one has waited
 //! since before that choice began, unless it is throttled. The rule applies where schedule() reports its beginnings.
 
-use super::{Check, Violation, Violations, entry};
+use super::rule::{Check, Violation, Violations, entry};
 use crate::{CpuId, DEADLINE_PRIORITY, Event, Instant, Listener, PrevState, TaskId, TaskMeta};
 
 /// The known state of a task.

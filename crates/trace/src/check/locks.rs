@@ -1,7 +1,7 @@
 //! Locks are balanced: one holder at a time, released by the CPU that took it, and waits and holds as long
 //! as their events are apart.
 
-use super::{Check, Start, Violation, Violations, entry};
+use super::rule::{Check, Start, Violation, Violations, entry};
 use crate::{CpuId, Duration, Event, Instant, Listener, LockClass, LockId};
 
 /// The checker.

@@ -9,101 +9,16 @@ pub mod cpu_time;
 pub mod deadline;
 pub mod locks;
 pub mod modes;
+mod rule;
 pub mod running_time;
 pub mod stall;
 pub mod tasks;
 
-use std::fmt;
+pub use rule::{Check, Start, Violation, Violations};
 
 use crate::{
     CpuId, CpuSet, Duration, Event, Instant, Listener, LockClass, LockId, TaskId, TaskMeta,
 };
-
-/// The state of the machine when the events begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Start {
-    /// Nothing: every CPU idles and no task exists (the simulator).
-    Idle,
-    /// Unknown: recording began in a running system (a real kernel). A CPU or task is judged from the first event
-    /// that gives its state.
-    Unknown,
-}
-
-/// A rule that was broken.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Violation {
-    /// When; the end of the run for what never happened.
-    pub at: Instant,
-    /// Where.
-    pub cpu: CpuId,
-    /// The task that it concerns, if there is one.
-    pub task: Option<TaskId>,
-    /// Name of the checker.
-    pub rule: &'static str,
-    /// The fault, in words.
-    pub message: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation {
-            at,
-            cpu,
-            rule,
-            message,
-            ..
-        } = self;
-        write!(f, "{rule}: at {} ns on cpu {cpu}", at.ns())?;
-        if let Some(task) = self.task {
-            write!(f, ", task {task}")?;
-        }
-        write!(f, ": {message}")
-    }
-}
-
-/// At most so many violations are kept in words; all are counted.
-const KEPT_MAX: usize = 20;
-
-/// The violations that one checker found.
-#[derive(Clone, Debug, Default)]
-pub struct Violations {
-    kept: Vec<Violation>,
-    count: u64,
-}
-
-impl Violations {
-    fn push(&mut self, violation: impl FnOnce() -> Violation) {
-        self.count += 1;
-        if self.kept.len() < KEPT_MAX {
-            self.kept.push(violation());
-        }
-    }
-
-    /// Returns how many there are.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// Returns the first ones.
-    pub fn first(&self) -> &[Violation] {
-        &self.kept
-    }
-
-    fn add(&mut self, other: &Violations) {
-        self.count += other.count;
-        let room = KEPT_MAX.saturating_sub(self.kept.len());
-        self.kept.extend(other.kept.iter().take(room).cloned());
-    }
-}
-
-/// One invariant.
-pub trait Check: Listener {
-    /// Judges what only the end of the run can show. Called once, after the last event.
-    fn finish(&mut self, end: Instant);
-
-    /// Returns the violations found so far.
-    fn violations(&self) -> &Violations;
-}
 
 /// Every invariant.
 pub struct Checkers {
@@ -175,14 +90,6 @@ impl Listener for Checkers {
             self.end = Some(self.end.map_or(at, |end| end.min(at)));
         }
     }
-}
-
-/// Returns the entry of a table indexed by id, which grows as ids appear.
-fn entry<T: Clone + Default>(table: &mut Vec<T>, index: usize) -> &mut T {
-    if index >= table.len() {
-        table.resize(index + 1, T::default());
-    }
-    &mut table[index]
 }
 
 #[cfg(test)]
@@ -261,27 +168,5 @@ pub(crate) mod testing {
         let violations = run(&broken);
         let rules: Vec<_> = violations.first().iter().map(|v| v.rule).collect();
         assert_eq!(rules, ["cpu time"]);
-    }
-
-    #[test]
-    fn only_the_first_violations_are_kept_in_words() {
-        let mut violations = Violations::default();
-        for _ in 0..100 {
-            violations.push(|| Violation {
-                at: Instant::ZERO,
-                cpu: CpuId(0),
-                task: Some(A),
-                rule: "rule",
-                message: "wrong".into(),
-            });
-        }
-        assert_eq!(
-            (violations.count(), violations.first().len()),
-            (100, KEPT_MAX)
-        );
-        assert_eq!(
-            violations.first()[0].to_string(),
-            "rule: at 0 ns on cpu 0, task 0: wrong"
-        );
     }
 }

@@ -1,6 +1,6 @@
 //! Each mode of a CPU follows legally from the one before, and tasks switch only inside the scheduler.
 
-use super::{Check, Start, Violation, Violations};
+use super::rule::{Check, Start, Violation, Violations};
 use crate::{CpuId, CpuMode, Event, Instant, Listener};
 
 /// The checker.

@@ -2,7 +2,7 @@
 //! together the time of all CPUs; and no more user code ran than tasks did. A CPU of a running system counts from the
 //! first event that shows its task.
 
-use super::{Check, Start, Violation, Violations, entry};
+use super::rule::{Check, Start, Violation, Violations, entry};
 use crate::{CpuId, CpuMode, Event, Instant, Listener};
 
 #[derive(Clone, Copy)]

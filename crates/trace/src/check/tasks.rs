@@ -1,7 +1,7 @@
 //! No task is lost or runs twice at a time: a task runs on one CPU, only after it became runnable, and
 //! leaves only the CPU it is on. That a runnable task runs at all is the rule of [`super::stall`].
 
-use super::{Check, Start, Violation, Violations, entry};
+use super::rule::{Check, Start, Violation, Violations, entry};
 use crate::{CpuId, Event, Instant, Listener, PrevState, TaskId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -14,14 +14,12 @@ mod replay;
 pub use file::{
     Barrier, File, Head, Measured, Recorded, Step, TaskHead, VERSION, Waits, is_recorded,
 };
+pub use replay::OTHER;
 
 use schedlab_trace::{CpuSet, counted};
 
 use crate::measure::{Measure, measure};
-use crate::param::Value;
-use crate::{
-    Builder, Kind, Options, Param, SchedClass, Score, ScoreRule, Workload, WorkloadError, common,
-};
+use crate::{Builder, Kind, Options, Param, Score, ScoreRule, Workload, WorkloadError, common};
 
 /// Notes on files.
 pub const MEASURES: &[Measure] = &[
@@ -112,22 +110,8 @@ pub(crate) fn parse_on(
     builder.finish(&options, score)
 }
 
-/// The beginning of the names of background tasks in a run.
-pub const OTHER: char = '~';
-
 /// Above this share of waiting time without a known cause, users are warned.
 pub const NOT_INFERRED_MAX: f64 = 0.2;
-
-/// A task's scheduling class as the file has it.
-fn class(task: &TaskHead) -> Result<SchedClass, String> {
-    let Some(policy) = &task.policy else {
-        return Ok(SchedClass::Normal);
-    };
-    match Kind::Policy.read(policy) {
-        Some(Value::Policy(class)) => Ok(class),
-        _ => Err(format!("policy is `{policy}`; it takes {}", Kind::Policy)),
-    }
-}
 
 #[cfg(test)]
 mod tests;

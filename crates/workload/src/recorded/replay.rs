@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 
-use super::{File, OTHER, Step, class};
+use super::file::{File, Step, TaskHead};
+use crate::param::Value;
 use crate::seed::drawn;
 use crate::{
-    Action, Behaviour, Builder, Context, ObjectId, ObjectSpec, Options, SchedClass, TaskSpec,
+    Action, Behaviour, Builder, Context, Kind, ObjectId, ObjectSpec, Options, SchedClass, TaskSpec,
     WorkloadError,
 };
+
+/// The beginning of the names of background tasks in a run.
+pub const OTHER: char = '~';
 
 /// The data that all tasks share.
 struct Program {
@@ -170,6 +174,17 @@ fn spec(program: &Arc<Program>, task: usize, copy: usize) -> TaskSpec {
             at: 0,
             waiting: VecDeque::new(),
         }),
+    }
+}
+
+/// A task's scheduling class as the file has it.
+fn class(task: &TaskHead) -> Result<SchedClass, String> {
+    let Some(policy) = &task.policy else {
+        return Ok(SchedClass::Normal);
+    };
+    match Kind::Policy.read(policy) {
+        Some(Value::Policy(class)) => Ok(class),
+        _ => Err(format!("policy is `{policy}`; it takes {}", Kind::Policy)),
     }
 }
 

@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use schedlab_trace::{CpuId, CpuSet, Duration, nearest};
 
-use super::ENDLESS;
 use super::grammar::{Cpus, Event, File, MemKind, MemRun, Phase, Task, Timer};
 use super::thread::{FOREVER, Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
 use crate::{Access, Builder, ObjectId, ObjectSpec, Options, SchedClass, Touch, WorkloadError};
+
+/// How long a file runs that would go on until it is interrupted.
+pub const ENDLESS: Duration = Duration::from_secs(10);
 
 pub(super) fn build(
     file: File,

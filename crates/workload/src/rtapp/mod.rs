@@ -37,17 +37,19 @@ mod read;
 mod thread;
 mod values;
 
+pub use build::ENDLESS;
+
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex};
 
 use schedlab_trace::{CpuSet, Duration};
 
-use crate::action::Workload;
 use crate::measure::{Measure, measure};
 use crate::model::{jitter, offset};
 use crate::{
-    Builder, Counters, Kind, Options, Param, Score, ScoreRule, TimeUnit, WorkloadError, common,
+    Builder, Counters, Kind, Options, Param, Score, ScoreRule, TimeUnit, Workload, WorkloadError,
+    common,
 };
 
 /// The counts that files report; each thread has its own.
@@ -119,9 +121,6 @@ pub const MEASURES: &[Measure] = &[
         "wakeup_latency_ns_sum for each timed iteration",
     ),
 ];
-
-/// How long a file runs that would go on until it is interrupted.
-pub const ENDLESS: Duration = Duration::from_secs(10);
 
 /// Options of an rt-app file, besides the [`common`] ones. Those that are given override the file.
 pub const PARAMS: &[Param] = &[

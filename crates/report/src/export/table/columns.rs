@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Cell, base, first_of};
+use super::cells::{Cell, base, first_of};
 use crate::export::lines::width_of;
 use crate::export::number::{digits, grouped, time_unit};
 use crate::export::view;

@@ -15,10 +15,11 @@ use schedlab_sim::Scheduler;
 use schedlab_trace::Duration as Limit;
 use serde::{Deserialize, Serialize};
 
-use super::super::{Emulated, RealRun, Status};
-use super::with::{forward, of_runs, run_once, warm_up};
-use crate::args::EmulateArgs;
+use super::contract::{Emulated, RealRun};
+use super::here::{run_once, warm_up};
+use super::machine::{forward, timeout_of_runs};
 use crate::output::tell;
+use crate::status::Status;
 
 const JOBS: &str = "jobs.json";
 const DONE: &str = "done.jsonl";
@@ -42,7 +43,7 @@ pub fn emulate(cpus: u32, jobs: &[RealRun], time_limit: Limit) -> anyhow::Result
     let machine = Vm {
         cpus,
         // The first one warms up, too.
-        timeout: of_runs(time_limit, jobs.len() as u64 + 1),
+        timeout: timeout_of_runs(time_limit, jobs.len() as u64 + 1),
         writable: vec![folder.path().to_owned()],
         ..Vm::default()
     };
@@ -89,24 +90,24 @@ fn outcomes(jobs: &[RealRun], lines: &[u8]) -> Vec<Emulated> {
 }
 
 /// Inside: runs what the folder asks for.
-pub fn inside(args: &EmulateArgs) -> anyhow::Result<Status> {
+pub fn inside(folder: &Path, time_limit: Limit) -> anyhow::Result<Status> {
     if !vm::inside() {
         return Err(anyhow!("this is for virtual machines of schedlab alone"));
     }
     let read =
         |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
-    let jobs: Vec<RealRun> = serde_json::from_slice(&read(&args.folder.join(JOBS))?)?;
-    let mut done = File::create(args.folder.join(DONE)).context("cannot write results")?;
+    let jobs: Vec<RealRun> = serde_json::from_slice(&read(&folder.join(JOBS))?)?;
+    let mut done = File::create(folder.join(DONE)).context("cannot write results")?;
     let mut warmed = false;
     for (index, job) in jobs.iter().enumerate() {
         // All jobs have the same program, which comes into the caches with the first one that is not refused.
         let scheduler = Scheduler::parse(&job.scheduler);
         let warm = match warmed {
             true => Ok(()),
-            false => warm_up(&job.workload, &scheduler, job.seed, args.time_limit),
+            false => warm_up(&job.workload, &scheduler, job.seed, time_limit),
         };
         warmed |= warm.is_ok();
-        let once = || run_once(&job.workload, &scheduler, job.seed, args.time_limit);
+        let once = || run_once(&job.workload, &scheduler, job.seed, time_limit);
         let outcome = warm.and_then(|()| once());
         let line = match outcome {
             Ok(result) => Line {

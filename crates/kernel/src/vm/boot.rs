@@ -1,14 +1,4 @@
-//! A virtual machine that boots a kernel with sched_ext around this machine's own files.
-//!
-//! virtme-ng starts QEMU with the host's root directory shared read-only; the guest puts a layer
-//! in memory over it. So the same program runs inside, it may write anywhere, and nothing that it
-//! writes reaches the host. Output and exit code come back through a private directory.
-
-mod guest;
-pub mod kernel;
-mod kvm;
-mod silence;
-mod tools;
+//! The boot of a machine with everything given, and the wait for its command to end.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -18,14 +8,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use schedlab_report::RunResult;
-
+use super::acceleration::Acceleration;
+use super::guest;
+use super::image::KernelImage;
+use super::silence::{Silence, Verdict};
+use super::tools::{self, Notes, Tools};
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
-pub use kernel::KernelImage;
-pub use kvm::{Acceleration, file as acceleration_file, remembered as remembered_acceleration};
-use silence::{Silence, Verdict};
-pub use tools::{Tools, installed_virtme_run, missing, which};
 
 /// Chooses another kernel than the default one, for tests.
 const KERNEL: &str = "SCHEDLAB_VM_KERNEL";
@@ -35,9 +24,6 @@ const BOOT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// How often the guest's output is looked at.
 const POLL: Duration = Duration::from_millis(40);
-
-/// Says what takes a while (downloads, the first boot). One line each.
-pub type Notes<'a> = &'a dyn Fn(&str);
 
 /// Which of the two output streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,67 +71,7 @@ impl Default for Vm {
     }
 }
 
-/// The output of a command in a virtual machine.
-#[derive(Clone, Debug)]
-pub struct Output {
-    /// Exit code; 128 + n for signal n.
-    pub code: i32,
-    /// Standard output.
-    pub stdout: Vec<u8>,
-    /// Standard error.
-    pub stderr: Vec<u8>,
-    /// Warnings and errors that the kernel logged while the command ran.
-    pub kernel_log: String,
-}
-
 impl Vm {
-    /// Runs a command and collects what it writes.
-    ///
-    /// # Errors
-    /// Something is missing, the machine does not boot, or the time is up.
-    pub fn output(&self, command: &[OsString], notes: Notes<'_>) -> Result<Output> {
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let mut collect = |stream: Stream, bytes: &[u8]| match stream {
-            Stream::Stdout => stdout.extend_from_slice(bytes),
-            Stream::Stderr => stderr.extend_from_slice(bytes),
-        };
-        let (code, kernel_log) = self.run(command, notes, &mut collect)?;
-        Ok(Output {
-            code,
-            stdout,
-            stderr,
-            kernel_log,
-        })
-    }
-
-    /// Runs a command and hands on what it writes as it comes. Answers its exit code and what the
-    /// kernel complained about meanwhile.
-    ///
-    /// # Errors
-    /// As [`Vm::output`].
-    pub fn run(
-        &self,
-        command: &[OsString],
-        notes: Notes<'_>,
-        on_output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<(i32, String)> {
-        let tools = Tools::find(notes)?;
-        let kernel = kernel::provide(self.kernel.as_deref(), &tools, notes)?;
-        let choice = kvm::choose(&tools, &kernel, notes);
-        let outcome = self.boot(
-            &tools,
-            &kernel,
-            choice.acceleration,
-            command,
-            notes,
-            on_output,
-        );
-        if choice.is_suspect && outcome.is_ok() {
-            kvm::remember(choice.acceleration);
-        }
-        outcome
-    }
-
     /// Boots with everything given; [`Vm::run`] finds it out first.
     pub(crate) fn boot(
         &self,
@@ -413,20 +339,6 @@ struct Changes([u64; 4]);
 impl Changes {
     fn differ(&mut self, now: [u64; 4]) -> bool {
         std::mem::replace(&mut self.0, now) != now
-    }
-}
-
-/// Returns whether this program runs inside one of our virtual machines.
-pub fn inside() -> bool {
-    std::env::var_os(guest::INSIDE).is_some()
-}
-
-/// Where this program runs, as results name it.
-pub fn place() -> &'static str {
-    match (inside(), std::env::var_os(guest::EMULATED).is_some()) {
-        (false, _) => "host",
-        (true, true) => RunResult::EMULATED,
-        (true, false) => "vm",
     }
 }
 

@@ -1,38 +1,31 @@
-//! `run`, `vm` and `doctor` where this program was built with the real kernel's side.
+//! `run` where this program was built with the real kernel's side.
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use schedlab_compare::{Decomposer, Watched};
 use schedlab_events::{About, FORMAT};
 use schedlab_kernel::comparison::{Comparison, Load, Run};
-use schedlab_kernel::doctor::{self, Status as Found};
 use schedlab_kernel::run::stall_bound_ns;
-use schedlab_kernel::vm::{self, Stream, Vm};
-use schedlab_kernel::{stock, topology};
-use schedlab_report::export::lines::fill;
+use schedlab_kernel::{topology, vm};
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_report::export::view::View;
 use schedlab_report::{Measures, RunResult};
 use schedlab_sim::Scheduler;
-use schedlab_sweep::Host;
-use schedlab_trace::Duration as Limit;
 use schedlab_trace::{CpuId, Event, Instant, Listener, TaskId, TaskMeta};
 use schedlab_workload::{Workload, rtapp};
 
-use crate::args::{RunArgs, VmArgs};
-use crate::commands::sim::seed_of;
-use crate::commands::{Spoils, Status, explain};
+use crate::args::RunArgs;
 use crate::events;
-use crate::output::{Output, binary_in_file, cannot_write, one_file_each, print, tell, width};
+use crate::output::{Output, binary_in_file, cannot_write, one_file_each, tell};
 use crate::progress::{self, Progress};
+use crate::real::{complain, forward, machine, release, timeout_of_runs};
 use crate::results::{self, Files, WATCHED_MAX, deliver};
+use crate::simulation::seed_of;
+use crate::status::Status;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
     if args.cpus.is_some() && !args.vm {
@@ -165,7 +158,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Status> {
         )),
         (None, _) => Ok(()),
     };
-    explain::each(&mut results);
+    results::explain(&mut results);
     let status = match args.why.is_asked() {
         true => {
             results::deliver_with_why(&results, &seen, (&args.why, Some(STREAMED)), &view, outputs)?
@@ -205,109 +198,6 @@ impl Listener for Watch {
     }
 }
 
-/// Returns the machine that this program runs on, as results of real runs name it.
-pub fn place() -> &'static str {
-    vm::place()
-}
-
-/// Returns the machine that this program runs on, its kernel and its CPUs.
-pub fn host() -> anyhow::Result<Host> {
-    Ok(Host {
-        machine: vm::place().to_owned(),
-        kernel: release()?,
-        cpus: topology::online().len(),
-        cpu_model: topology::model(),
-    })
-}
-
-/// Returns the findings that no ordinary kernel has, and which comparisons each spoils.
-pub fn not_stock() -> anyhow::Result<Vec<(String, Spoils)>> {
-    let found = schedlab_kernel::stock::examine(Path::new("/"));
-    let spoils = |kind| match kind {
-        stock::Spoils::Nothing => Spoils::Nothing,
-        stock::Spoils::Placement => Spoils::Placement,
-        stock::Spoils::Everything => Spoils::Everything,
-    };
-    Ok(found
-        .into_iter()
-        .map(|one| (one.text, spoils(one.spoils)))
-        .collect())
-}
-
-fn release() -> anyhow::Result<String> {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
-        .context("cannot read the kernel's release")?;
-    Ok(release.trim().to_owned())
-}
-
-/// One run of a workload under one scheduler of this kernel.
-pub fn run_once(
-    workload: &str,
-    scheduler: &Scheduler,
-    seed: u64,
-    time_limit: Limit,
-) -> anyhow::Result<RunResult> {
-    let comparison = of_one_run(workload, scheduler, seed, time_limit)?;
-    let mut results = comparison.run(&mut |run| complain(run))?;
-    results.pop().context("a run has a result")
-}
-
-/// A run of a workload that is not counted, before those under `scheduler`.
-pub fn warm_up(
-    workload: &str,
-    scheduler: &Scheduler,
-    seed: u64,
-    time_limit: Limit,
-) -> anyhow::Result<()> {
-    Ok(of_one_run(workload, scheduler, seed, time_limit)?.warm_up()?)
-}
-
-/// How long a virtual machine may take for so many runs, its start included.
-pub fn of_runs(time_limit: Limit, runs: u64) -> Duration {
-    let one = time_limit.to_std() + Duration::from_secs(60);
-    one.saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX))
-}
-
-fn of_one_run(
-    workload: &str,
-    scheduler: &Scheduler,
-    seed: u64,
-    time_limit: Limit,
-) -> anyhow::Result<Comparison> {
-    Ok(Comparison {
-        schedulers: vec![scheduler.clone()],
-        load: Load::Workload {
-            text: workload.to_owned(),
-            program: std::env::current_exe().context("cannot find this program's file")?,
-        },
-        repeat: 1,
-        seed,
-        time_limit: time_limit.to_std(),
-        check: false,
-    })
-}
-
-/// Returns the same sweep in a virtual machine, which writes into its folder.
-pub fn sweep_in_vm(
-    folder: &Path,
-    cpus: Option<u32>,
-    runs: u64,
-    time_limit: Limit,
-) -> anyhow::Result<Status> {
-    std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot write {}", folder.display()))?;
-    let machine = Vm {
-        timeout: of_runs(time_limit, runs),
-        writable: vec![folder.to_owned()],
-        ..machine(cpus)
-    };
-    let program = std::env::current_exe().context("cannot find this program's file")?;
-    let command: Vec<OsString> = std::iter::once(program.into_os_string())
-        .chain(std::env::args_os().skip(1))
-        .collect();
-    forward(&machine, &command)
-}
-
 /// Returns the description of a run for a file of events; `None` if there were none.
 fn about_of(run: &Run, lost: u64) -> Option<About> {
     if run.shown.is_none() && lost == 0 {
@@ -327,17 +217,6 @@ fn about_of(run: &Run, lost: u64) -> Option<About> {
     Some(about.of(&run.result, &run.of_events))
 }
 
-/// Prints a program's output if it failed.
-fn complain(run: &Run) {
-    if run.result.is_done() {
-        return;
-    }
-    let said = String::from_utf8_lossy(&run.stderr);
-    for line in said.lines().rev().take(5).collect::<Vec<_>>().iter().rev() {
-        tell(format_args!("{}: {line}", run.result.scheduler));
-    }
-}
-
 /// The same command line in a virtual machine: there it finds itself inside and runs.
 fn again_in_vm(
     args: &RunArgs,
@@ -346,7 +225,7 @@ fn again_in_vm(
 ) -> anyhow::Result<Status> {
     let runs = u64::from(args.warmup) + u64::from(args.repeat) * nr_schedulers as u64;
     let mut machine = machine(args.cpus);
-    machine.timeout = of_runs(args.time_limit, runs);
+    machine.timeout = timeout_of_runs(args.time_limit, runs);
     let [(_, json), (_, csv)] = results::outputs(&args.show);
     let html = args.why.html.as_deref();
     let files = [json, csv, html].into_iter().flatten();
@@ -393,123 +272,4 @@ fn kept(text: &str) -> anyhow::Result<Option<(String, tempfile::TempDir)>> {
     std::fs::write(&file, read.as_bytes()).with_context(|| cannot_write(&file))?;
     let options = &text[path.len()..];
     Ok(Some((format!("{}{options}", file.display()), folder)))
-}
-
-pub fn vm(args: &VmArgs) -> anyhow::Result<Status> {
-    let command: Vec<OsString> = args.command.iter().map(OsString::from).collect();
-    let machine = Vm {
-        timeout: args.time_limit.to_std(),
-        ..machine(Some(args.cpus))
-    };
-    forward(&machine, &command)
-}
-
-fn machine(cpus: Option<u32>) -> Vm {
-    let default = Vm::default();
-    Vm {
-        cpus: cpus.unwrap_or(default.cpus),
-        ..default
-    }
-}
-
-/// Runs a command in a virtual machine; its output and exit code become ours.
-pub(super) fn forward(machine: &Vm, command: &[OsString]) -> anyhow::Result<Status> {
-    let loud = std::io::stderr().is_terminal();
-    let note = |text: &str| {
-        // Downloads take minutes: they are reported to any reader.
-        tell(text);
-    };
-    if loud {
-        tell(format_args!(
-            "starting a virtual machine with {}",
-            schedlab_trace::counted(machine.cpus, "CPU")
-        ));
-    }
-    let mut broken = None;
-    let ended = machine.run(command, &note, &mut |stream, bytes| {
-        let written = match stream {
-            Stream::Stdout => print(bytes),
-            Stream::Stderr => std::io::stderr()
-                .write_all(bytes)
-                .context("cannot write standard error"),
-        };
-        if let Err(error) = written {
-            broken.get_or_insert(error);
-        }
-    });
-    if let Some(error) = broken {
-        return Err(error);
-    }
-    let (code, log) = match ended {
-        // The program in it failed, not the request.
-        Err(error @ schedlab_kernel::Error::VmLost(_)) => {
-            tell(error);
-            return Ok(Status::Failed);
-        }
-        ended => ended?,
-    };
-    for line in log
-        .lines()
-        .filter(|line| !line.contains("sched_ext: BPF scheduler"))
-    {
-        tell(format_args!("the machine's kernel: {}", line.trim()));
-    }
-    Ok(match u8::try_from(code) {
-        Ok(0) => Status::Done,
-        Ok(code) => Status::Code(code),
-        Err(_) => Status::Failed,
-    })
-}
-
-/// Returns the features of this machine, and the command that adds each missing one.
-pub fn doctor() -> anyhow::Result<Status> {
-    let report = doctor::examine();
-    let mut text = String::new();
-    let yes = |can: bool| {
-        if can {
-            "ready"
-        } else {
-            "not possible, see below"
-        }
-    };
-    let _ = writeln!(text, "{:<22} ready", "simulation");
-    let _ = writeln!(
-        text,
-        "{:<22} {}",
-        "this kernel (run)",
-        yes(report.can_run_here)
-    );
-    let _ = writeln!(
-        text,
-        "{:<22} {}",
-        "virtual (run --vm)",
-        yes(report.can_run_in_vm)
-    );
-    let _ = writeln!(text);
-    let mut told = |mark: &str, subject: &str, detail: &str, remedy: &str| {
-        let start = format!("{mark:<8}{subject:<20} ");
-        fill(&mut text, &start, detail, 29, width());
-        if !remedy.is_empty() {
-            fill(&mut text, &format!("{:29}-> ", ""), remedy, 32, width());
-        }
-    };
-    for finding in &report.findings {
-        let mark = match finding.status {
-            Found::Ok => "ok",
-            Found::Missing => "MISSING",
-            Found::Note => "note",
-        };
-        told(mark, finding.subject, &finding.detail, &finding.remedy);
-    }
-    for (program, remedy) in schedlab_programs::original::missing() {
-        let detail = format!("{program} is not there");
-        told("note", "for load --original", &detail, remedy);
-    }
-    print(text)?;
-    // A machine that cannot is no failure of the command, as long as one way is open.
-    Ok(if report.can_run_here || report.can_run_in_vm {
-        Status::Done
-    } else {
-        Status::Failed
-    })
 }

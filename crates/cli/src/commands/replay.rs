@@ -1,120 +1,21 @@
-//! `import`, `show` and `replay`: recordings, workload files, and how well a replay agrees.
+//! `replay`: how well the replay of a recorded program agrees with it.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use schedlab_machine::Machine;
-use schedlab_recording::{Costs, Kind, Options, Replayed, Select, import, kind, page};
+use schedlab_recording::{Replayed, page};
 use schedlab_sim::{Prepared, batch};
-use schedlab_trace::Duration;
 use schedlab_workload::Workload;
-use schedlab_workload::recorded::{File, is_recorded};
 
-use super::{Status, sim};
-use crate::args::{CutArgs, ImportArgs, ReadingArgs, ReplayArgs, ShowRecordingArgs};
+use crate::args::ReplayArgs;
 use crate::output::{Output, one_file_each, print, tell};
 use crate::progress::{self, Progress};
+use crate::recording::workload_file;
 use crate::signals;
+use crate::simulation;
+use crate::status::Status;
 
-/// The kernel paths of a machine profile.
-pub fn costs(reading: &ReadingArgs) -> anyhow::Result<Costs> {
-    Ok(Costs::of(&Machine::find(&reading.machine)?))
-}
-
-fn cut(args: &CutArgs, costs: Costs) -> anyhow::Result<Options> {
-    let time = |flag: &str, text: &Option<String>| match text {
-        None => Ok(None),
-        Some(text) => match Duration::parse(text, Duration::from_secs(1)) {
-            Some(time) => Ok(Some(time.ns())),
-            None => bail!("{flag} {text}: write a time such as 500ms, 2s or 1.5"),
-        },
-    };
-    let (from_ns, to_ns) = (time("--from", &args.from)?, time("--to", &args.to)?);
-    let options = Options {
-        select: match args.all {
-            true => Select::All,
-            false => Select::Command,
-        },
-        costs,
-        autogroup: false,
-        from_ns: from_ns.unwrap_or(0),
-        to_ns: to_ns.unwrap_or(u64::MAX),
-    };
-    if options.from_ns >= options.to_ns {
-        bail!("--from is not before --to: nothing would be left");
-    }
-    Ok(options)
-}
-
-/// Reads a recording, prints its notes, and returns its workload file.
-pub fn inferred(path: &Path, options: &Options) -> anyhow::Result<File> {
-    let name = path.display().to_string();
-    let (inferred, about) = progress::reading(|| import(&name, options))?;
-    for warning in &inferred.warnings {
-        tell(format_args!("{name}: {warning}"));
-    }
-    if let Some(warning) = page::lost(about.lost, about.events) {
-        tell(format_args!("{name}: {warning}"));
-    }
-    if let Some(warning) = page::not_inferred(&inferred.file) {
-        tell(format_args!("{name}: {warning}"));
-    }
-    Ok(inferred.file)
-}
-
-/// Writes a workload file.
-pub fn write(file: &File, path: &Path) -> anyhow::Result<()> {
-    use std::io::Write as _;
-    let mut output = Output::create(path)?;
-    let written = output.write_all(file.to_text().as_bytes());
-    written.with_context(|| format!("cannot write {}", path.display()))?;
-    output.commit()
-}
-
-pub fn import_one(args: &ImportArgs) -> anyhow::Result<Status> {
-    one_file_each(&[("-o", Some(args.out.as_path()))], [&args.recording])?;
-    let options = cut(&args.cut, costs(&args.reading)?)?;
-    let file = inferred(&args.recording, &options)?;
-    write(&file, &args.out)?;
-    print(page::show(&args.out.display().to_string(), &file, None))?;
-    Ok(Status::Done)
-}
-
-/// Reads a workload file.
-pub fn workload_file(path: &str) -> anyhow::Result<File> {
-    let text = schedlab_workload::rtapp::read_file(path)?;
-    if !is_recorded(&text) {
-        bail!("{path} is no workload file of `schedlab record` or `schedlab import`");
-    }
-    Ok(File::parse(path, &text)?)
-}
-
-pub fn show(args: &ShowRecordingArgs) -> anyhow::Result<Status> {
-    let name = args.file.display().to_string();
-    let options = cut(&args.cut, Costs::default())?;
-    let file = match kind(&name)? {
-        Kind::Workload if options != Options::default() => {
-            bail!(
-                "{name} is a workload file: --from, --to and --all are for recordings, before they are imported"
-            );
-        }
-        Kind::Workload => workload_file(&name)?,
-        _ => inferred(&args.file, &options)?,
-    };
-    let only = args.task.as_deref();
-    if let Some(only) = only
-        && !file.head.tasks.iter().any(|task| task.comm.contains(only))
-    {
-        bail!(
-            "--task {only}: no task of {name} has a name that contains this; `schedlab show` without it lists the names"
-        );
-    }
-    print(page::show(&name, &file, only))?;
-    Ok(Status::Done)
-}
-
-pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
+pub fn run(args: &ReplayArgs) -> anyhow::Result<Status> {
     let schedulers = schedlab_sim::parse_schedulers(&args.schedulers)
         .map_err(|error| anyhow::anyhow!("-s: {error}"))?;
     let paths = Workload::files(&args.workload);
@@ -136,8 +37,8 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
     let mut specs = Vec::new();
     for scheduler in &schedulers {
         for repetition in 0..u64::from(args.repeat) {
-            let seed = sim::seed_of(args.common.seed, repetition)?;
-            let mut spec = sim::spec(
+            let seed = simulation::seed_of(args.common.seed, repetition)?;
+            let mut spec = simulation::spec(
                 &args.workload,
                 scheduler,
                 &args.machine,
@@ -149,11 +50,11 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<Status> {
             specs.push(spec);
         }
     }
-    let runs = progress::reading(|| sim::check(&specs))?;
+    let runs = progress::reading(|| simulation::check(&specs))?;
     let mut progress = Progress::new(runs.len());
-    let threads: NonZeroUsize = sim::threads(args.common.jobs);
+    let threads: NonZeroUsize = simulation::threads(args.common.jobs);
     let replays = batch::run_all(&runs, threads, one, |done| {
-        progress.update_with(done, || sim::share_passed(&runs));
+        progress.update_with(done, || simulation::share_passed(&runs));
     })?;
     drop(progress);
     let confined = match &args.taskset {
