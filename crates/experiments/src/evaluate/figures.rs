@@ -5,7 +5,7 @@ use schedlab_report::RunResult;
 use schedlab_report::published::{Figure, Metric};
 use schedlab_workload::Workload;
 
-use super::Run;
+use super::runs::Run;
 use crate::Experiment;
 use crate::experiment::{Measured, PublishedAs};
 

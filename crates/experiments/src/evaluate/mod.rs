@@ -2,17 +2,17 @@
 
 mod figures;
 mod panel;
+mod runs;
 mod spectra;
 
 use schedlab_report::RunResult;
-use schedlab_report::published::{Figure, Metric};
+use schedlab_report::published::Figure;
 
-use crate::experiment::Measured;
-use crate::over::{Over, Setting};
 use crate::{Experiment, Finding, Planned};
 pub use figures::Standing;
 use panel::panel;
 pub use panel::{Cell, Panel, Row, Summary};
+use runs::{Place, Run, groups};
 pub use spectra::{Spectrum, Timeline};
 use spectra::{spectra, timelines};
 
@@ -25,24 +25,6 @@ pub struct Results<'a> {
     pub simulated: &'a [RunResult],
     /// The same in a real kernel, as far as they were run; empty where none was.
     pub real: &'a [Option<RunResult>],
-}
-
-/// One run with what it was planned for.
-struct Run<'a> {
-    planned: &'a Planned,
-    result: &'a RunResult,
-    /// The same in a real kernel, where that was run.
-    real: Option<&'a RunResult>,
-}
-
-impl Run<'_> {
-    /// Its name in its row.
-    fn label(&self) -> String {
-        match self.planned.spec.task_layout {
-            Some(layout) => format!("{}, {layout}", self.result.scheduler),
-            None => self.result.scheduler.clone(),
-        }
-    }
 }
 
 /// Returns the whole evaluation: a panel per measure, machine and workload. Failed runs count only as failed.
@@ -112,77 +94,10 @@ pub fn findings(experiment: &Experiment, results: Results<'_>) -> Vec<Finding> {
     expected.map(|one| one.check(runs.clone())).collect()
 }
 
-impl Measured {
-    /// Returns its base, if it is relative.
-    fn base(&self) -> Option<Setting> {
-        let speedup = self.metric().is_some_and(Metric::is_speedup);
-        let two = || Setting {
-            over: Over::Cpus,
-            value: "2".to_owned(),
-        };
-        self.relative_to.clone().or_else(|| speedup.then(two))
-    }
-
-    /// The options that change along with something, itself included.
-    fn along<'a>(&'a self, over: &'a Over) -> Vec<&'a str> {
-        let others = self.ignore.iter().map(String::as_str);
-        others.chain(over.option()).collect()
-    }
-
-    /// The measure's name in results, and what it is divided by.
-    fn origin(&self) -> (&str, f64) {
-        let (name, scale) = match self.metric() {
-            Some(metric) => metric.measure(),
-            None => (self.measure.as_str(), 1.0),
-        };
-        (name, self.unit.unwrap_or(scale))
-    }
-}
-
-/// Workload, machine and, where these are not the columns, number of CPUs of a panel.
-type Place = (String, String, Option<u32>);
-
-/// Runs that are reported together, which differ in scheduler, seed and `over`, and in what changes along with that.
-fn groups<'a, 'b>(runs: &'b [Run<'a>], measured: &Measured) -> Vec<(Place, Vec<&'b Run<'a>>)> {
-    let over = &measured.over;
-    let mut groups: Vec<(Place, Vec<&Run<'_>>)> = Vec::new();
-    for run in runs {
-        let place = (
-            without(&run.result.asked, &measured.along(over)),
-            run.result.machine.clone(),
-            (*over != Over::Cpus).then_some(run.result.cpus),
-        );
-        match groups.iter_mut().find(|(known, _)| *known == place) {
-            Some((_, group)) => group.push(run),
-            None => groups.push((place, vec![run])),
-        }
-    }
-    groups
-}
-
-/// A workload as it was asked for, without some of its options.
-fn without(asked: &str, but: &[&str]) -> String {
-    let Some((name, options)) = asked.split_once(':') else {
-        return asked.to_owned();
-    };
-    let others: Vec<&str> = options
-        .split(',')
-        .filter(|part| {
-            part.split('=')
-                .next()
-                .is_none_or(|name| !but.contains(&name))
-        })
-        .collect();
-    if others.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name}:{}", others.join(","))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::over::Over;
     use crate::{Elsewhere, plan};
     use schedlab_report::{Measures, published};
     use schedlab_workload::Workload;
@@ -310,14 +225,6 @@ heading = "scaling"
                 assert!(finding.holds.is_some(), "{name}: {}", finding.told());
             }
         }
-    }
-
-    #[test]
-    fn options_are_compared_by_value() {
-        assert_eq!(without("a:x=1,y=2", &["x"]), "a:y=2");
-        assert_eq!(without("a:x=1", &["x"]), "a");
-        assert_eq!(without("a", &["x"]), "a");
-        assert_eq!(without("a:x=1,y=2,z", &["x", "z"]), "a:y=2");
     }
 
     /// Otherwise there would be a chart of one point each.

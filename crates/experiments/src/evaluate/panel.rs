@@ -7,7 +7,8 @@ use schedlab_report::{RunResult, Value, stats};
 use schedlab_trace::counted;
 
 use super::figures::{Standing, published, standing};
-use super::{Place, Run, Spectrum, Timeline, without};
+use super::runs::{Place, Run, without};
+use super::spectra::{Spectrum, Timeline};
 use crate::Experiment;
 use crate::experiment::Measured;
 use crate::over::Over;

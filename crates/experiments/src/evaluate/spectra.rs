@@ -3,7 +3,7 @@
 use schedlab_report::Points;
 use schedlab_report::histogram::Buckets;
 
-use super::Run;
+use super::runs::Run;
 use crate::Experiment;
 use crate::over::Over;
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use include_dir::{Dir, include_dir};
 
-use super::{Given, SCALE_DEFAULT, command, error, folder, output, refused};
+use super::program::{Given, SCALE_DEFAULT, command, error, folder, output, refused};
 use crate::{ProgramError, nr_allowed_cpus};
 
 static QUERIES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../workloads/tpch");
