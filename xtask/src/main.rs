@@ -12,7 +12,7 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask tidy               check the rules of the repository that no compiler checks, circles of modules included
        cargo xtask modules [CRATE…]   print which modules of each crate need which others
-       cargo xtask modules --check    complain of modules that need each other and are not in xtask/circles.txt
+       cargo xtask modules --check    complain of modules that need each other
        cargo xtask words              print the lines of prose that are hard to read, and how many of each kind may be";
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
 //! Prints the module graph of each crate, and complains of circles in it.
 //!
 //! A circle is a set of modules in which each needs each other one, at the shortest two that need each other.
-//! `xtask/circles.txt` has those that are still there; none may come or grow.
+//! None may be there.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,9 +11,6 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graph::DiGraph;
 
 use crate::module_graph::{self, Module, Needs, name};
-
-/// The file with the circles that are known, one a line: the crate and its modules.
-const KNOWN: &str = "xtask/circles.txt";
 
 /// Modules of one crate that need each other.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -26,18 +23,6 @@ impl Circle {
     fn line(&self) -> String {
         let modules: Vec<&str> = self.modules.iter().map(String::as_str).collect();
         format!("{}: {}", self.of, modules.join(" "))
-    }
-
-    fn is_part_of(&self, other: &Circle) -> bool {
-        self.of == other.of && self.modules.is_subset(&other.modules)
-    }
-
-    fn read(line: &str) -> Option<Circle> {
-        let (of, modules) = line.split_once(':')?;
-        Some(Circle {
-            of: of.trim().to_owned(),
-            modules: modules.split_whitespace().map(str::to_owned).collect(),
-        })
     }
 }
 
@@ -81,60 +66,23 @@ pub fn print(root: &Path, wanted: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares the circles of all crates with those that are known: a line for each difference.
+/// Returns the circles of all crates, each with the places that make it.
 pub fn check(root: &Path) -> Vec<String> {
-    let known = fs::read_to_string(root.join(KNOWN)).unwrap_or_default();
     match graphs(root) {
-        Ok(graphs) => differences(&known, &graphs),
+        Ok(graphs) => complaints(&graphs),
         Err(why) => vec![why],
     }
 }
 
-fn differences(known: &str, graphs: &[Graph]) -> Vec<String> {
+fn complaints(graphs: &[Graph]) -> Vec<String> {
     let mut complaints = Vec::new();
-    let mut found = Vec::new();
     for graph in graphs {
         for circle in circles(graph) {
-            if !is_known(&circle, known) {
-                complaints.push(format!(
-                    "{}: modules need each other, and did not:",
-                    circle.line()
-                ));
-                complaints.extend(links(graph, &circle));
-            }
-            found.push(circle);
+            complaints.push(format!("{}: modules need each other:", circle.line()));
+            complaints.extend(links(graph, &circle));
         }
-    }
-    for (index, line) in known
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.starts_with('#'))
-    {
-        let listed = Circle::read(line);
-        if listed.as_ref().is_some_and(|circle| found.contains(circle)) {
-            continue;
-        }
-        let part_of = |circle: &&Circle| listed.as_ref().is_some_and(|all| circle.is_part_of(all));
-        let left: Vec<String> = found.iter().filter(part_of).map(Circle::line).collect();
-        let remedy = match left.is_empty() {
-            true => "remove the line".to_owned(),
-            false => format!("write {}", left.join(" and ")),
-        };
-        complaints.push(format!(
-            "{KNOWN}:{}: this circle is gone or smaller: {remedy}",
-            index + 1
-        ));
     }
     complaints
-}
-
-/// Whether a circle, or a larger one, is in the list.
-fn is_known(circle: &Circle, known: &str) -> bool {
-    let mut listed = known
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(Circle::read);
-    listed.any(|other| circle.is_part_of(&other))
 }
 
 /// The circles of a graph, in order.
@@ -257,20 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn the_repository_has_no_new_circles() {
+    fn the_repository_has_no_circles() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         assert_eq!(check(root), Vec::<String>::new());
     }
 
     #[test]
-    fn circles_may_shrink_and_neither_come_nor_grow() {
-        let three = [graph(&[
-            ("a", &["b"]),
-            ("b", &["c"]),
-            ("c", &["a"]),
-            ("d", &["a"]),
-        ])];
-        let two = [graph(&[
+    fn a_circle_is_found_with_its_places() {
+        let circle = [graph(&[
             ("a", &["b"]),
             ("b", &["a", "c"]),
             ("c", &[]),
@@ -282,28 +224,12 @@ mod tests {
             ("c", &[]),
             ("d", &["a"]),
         ])];
-        let known = "# text\nx: a b c\n";
-        assert!(differences(known, &three).is_empty());
-        assert!(differences("", &none).is_empty());
-        let come = differences("", &two);
-        let expected = [
-            "x: a b: modules need each other, and did not:",
+        let found = [
+            "x: a b: modules need each other:",
             "  a.rs:7: a needs b",
             "  a.rs:7: b needs a",
         ];
-        assert_eq!(come, expected);
-        let grown = differences("x: a b\n", &three);
-        assert!(grown[0].starts_with("x: a b c: modules need"), "{grown:?}");
-        for (smaller, remedy) in [(two, "write x: a b"), (none, "remove the line")] {
-            let gone = differences(known, &smaller);
-            assert_eq!(
-                gone,
-                [format!(
-                    "xtask/circles.txt:2: this circle is gone or smaller: {remedy}"
-                )]
-            );
-        }
-        // Of another crate it is another circle.
-        assert_eq!(differences("y: a b c\n", &three).len(), 5);
+        assert_eq!(complaints(&circle), found);
+        assert!(complaints(&none).is_empty());
     }
 }

@@ -43,7 +43,7 @@ const CALLS: &[u32] = &[
 pub struct Recorded {
     /// Where.
     pub path: PathBuf,
-    /// What.
+    /// The workload file.
     pub file: File,
     /// The command's failure, if it failed.
     pub failed: Option<String>,

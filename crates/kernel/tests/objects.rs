@@ -25,7 +25,7 @@ const MACHINES: [&str; 4] = ["laptop", "netfinity-8500r", "numa-8x64x2", "server
 fn machine(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let text = std::fs::read_to_string(root.join(format!("machines/{name}.toml"))).unwrap();
-    // What calls share is in the caches beside what the policy touches, which differs.
+    // Objects that calls share are in the caches beside what the policy touches, which differs.
     let text = text.split("\n[shared.").next().unwrap();
     let is_clock = |line: &str| line.starts_with("clock_mhz");
     assert!(text.lines().any(is_clock), "{name} has a clock rate");

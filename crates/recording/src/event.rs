@@ -165,7 +165,7 @@ pub struct Event {
     pub current: Option<Tid>,
     /// In which context.
     pub context: Context,
-    /// What.
+    /// The event itself.
     pub what: What,
 }
 

@@ -1,7 +1,7 @@
 //! The scripted kernel in which the rules of the schedulers are tested (`crates/policies/tests/rules/script.h`) is like the
 //! virtual kernel: in random scenarios on one CPU it chooses the same tasks after looking at as many candidates.
 //!
-//! The virtual kernel runs a scenario. What happened on its CPU is told to the scripted kernel as steps (a task wakes, a
+//! The virtual kernel runs a scenario. The scripted kernel gets the events of its CPU as steps (a task wakes, a
 //! tick, a yield, schedule()), which calls the same ops of the same source file. A tick between the decision to yield
 //! and the yield leaves open which of the two schedule() is about: such a scenario is passed over, and counted.
 
@@ -169,7 +169,7 @@ fn scripted(program: &Path, steps: &str) -> Result<String, String> {
     let mut stdin = child.stdin.take().expect("it is piped");
     let steps = steps.to_owned();
     let writer = std::thread::spawn(move || {
-        // The program may end before it has read all: its status tells.
+        // The program may end before it has read all: its status shows that.
         drop(stdin.write_all(steps.as_bytes()));
     });
     let output = child.wait_with_output().expect("it ends");

@@ -1,4 +1,4 @@
-//! What a user should know of the end of a workload whose measures do not say it: why a column is empty, and that a figure
+//! Notes on the end of a workload whose measures do not say it: why a column is empty, and that a figure
 //! depends on the length of the run.
 
 use crate::Counters;

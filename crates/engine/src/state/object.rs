@@ -26,7 +26,7 @@ pub(crate) struct Channel {
     tcp: Option<Box<Flow>>,
 }
 
-/// What a read took out of a channel.
+/// The messages that a read took out of a channel.
 pub(crate) struct Taken {
     pub messages: u32,
     pub bytes: u64,

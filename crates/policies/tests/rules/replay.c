@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The scripted kernel does what a simulated one has done on one CPU, and tells its choices: crates/sim/tests/scripted.rs
+ * The scripted kernel does what a simulated one has done on one CPU, and prints its choices: crates/sim/tests/scripted.rs
  * compares them. Compiled with POLICY, the source file, and OPS, its table. Steps come from standard input, one a line, each
  * at a time in ns:
  *
