@@ -657,7 +657,8 @@ fn workloads_count_as_they_are_simulated(_: &Inside<'_>) -> Result<String, Strin
     // Once before, so that no page of the program has to be read and waited for.
     workload("cpu:tasks=8,pin=true,duration=100ms")?;
     // The simulator: no voluntary switch, no wakeup, a fairness of 1.
-    let hogs = workload("cpu:tasks=8,pin=true,duration=1s")?;
+    // Emulated CPUs have turns of a tenth of a second: long enough for thirty of them.
+    let hogs = workload("cpu:tasks=8,pin=true,duration=3s")?;
     let sleeps = number(&hogs, "switches.voluntary")?;
     let wakeups: u64 = hogs.wakeup_latency.iter().map(|(_, _, n)| n).sum();
     let jain = number(&hogs, "fairness.jain")?;
