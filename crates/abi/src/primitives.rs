@@ -206,12 +206,12 @@ pub extern "C" fn look(context: Context, _: *const c_void, index: u32, write: bo
 /// A choice looks at a candidate.
 pub extern "C" fn examine(context: Context, _: *const c_void, index: u32) {
     let task = TaskId(index);
-    let examine_ps = context.with(|host| host.costs.examine_ps);
+    let examine_ps = context.read(|host| host.costs.examine_ps);
     context.env(|env| {
         env.cpu.probes.borrow_mut().examined += 1;
         env.cpu.charge_ps(examine_ps);
     });
-    if context.with(|host| host.prefetch) {
+    if context.read(|host| host.prefetch) {
         examine_ahead(context, task);
     } else {
         access_fields(context, task, false);
@@ -243,7 +243,7 @@ fn examine_ahead(context: Context, task: TaskId) {
 
 /// A sweep over all tasks rewrites a task's counter.
 pub extern "C" fn recalculate(context: Context, place: *const c_void, index: u32) {
-    pass(context, context.with(|host| host.costs.recalculate_ps));
+    pass(context, context.read(|host| host.costs.recalculate_ps));
     look(context, place, index, true);
 }
 
@@ -290,7 +290,7 @@ fn pass(context: Context, ps: u64) {
 
 /// A step of a bounded loop.
 pub extern "C" fn step(context: Context) -> bool {
-    pass(context, context.with(|host| host.costs.loop_ps));
+    pass(context, context.read(|host| host.costs.loop_ps));
     let steps = context.with(|host| {
         let cpu = host.current();
         cpu.steps += 1;
@@ -310,7 +310,7 @@ fn too_many_steps(context: Context) -> ! {
 /// An atomic operation on a word: waits for the CPU's turn, pays for the line.
 pub extern "C" fn atomic(context: Context, place: *const c_void) {
     sync(context);
-    pass(context, context.with(|host| host.atomic_ps));
+    pass(context, context.read(|host| host.atomic_ps));
     touch(context, place, 1, true);
 }
 

@@ -84,6 +84,23 @@ impl Context {
         }
     }
 
+    /// Reads the host, as [`Context::with`] and for fewer instructions: a function that captures nothing has no way to the
+    /// host but its argument, so that nobody need be kept from it meanwhile.
+    #[inline(always)]
+    pub fn read<T>(self, f: fn(&Host) -> T) -> T {
+        f(self.host())
+    }
+
+    /// The host, for reads that end before anybody else looks at it.
+    #[inline(always)]
+    fn host<'a>(self) -> &'a Host {
+        // SAFETY: as in `with`; nobody changes the host now, as was checked.
+        unsafe {
+            assert!(!(*self.0).looked_at.get(), "the host is borrowed twice");
+            &*self.0
+        }
+    }
+
     /// The borrow of the host has ended.
     #[inline]
     pub(super) fn looks_no_more(self) {
@@ -106,7 +123,7 @@ impl Context {
     /// Lets the time of a kfunc pass.
     #[inline]
     pub fn charge_kfunc(self) {
-        let ns = self.with(|host| host.kfunc_ns);
+        let ns = self.read(|host| host.kfunc_ns);
         self.env(|env| env.cpu.charge_ns(ns));
     }
 
@@ -218,7 +235,7 @@ impl Context {
         }
         // SAFETY: a policy has task pointers only from us; a wild one faults, and that is caught.
         let index = unsafe { (*task).lab_index };
-        match self.with(|host| host.tasks.find(task, index)) {
+        match self.host().tasks.find(task, index) {
             Some(task) => task,
             None if index == Task::NOBODY => self.no_task(function, "an idle or stopper"),
             None => self.no_task(function, "an overwritten"),
@@ -234,7 +251,7 @@ impl Context {
     #[inline]
     pub fn pointer(self, task: Option<TaskId>) -> *mut Task {
         match task {
-            Some(task) => self.with(|host| host.tasks.pointer(task)),
+            Some(task) => self.host().tasks.pointer(task),
             None => std::ptr::null_mut(),
         }
     }
@@ -263,7 +280,7 @@ impl Context {
     /// Ends the run where a kfunc came after the kernel that is simulated: there the policy would not load.
     #[inline]
     pub fn require(self, kfunc: &str) {
-        if self.with(|host| host.version < KernelVersion::V7_2) {
+        if self.read(|host| host.version < KernelVersion::V7_2) {
             self.require_in_older(kfunc);
         }
     }

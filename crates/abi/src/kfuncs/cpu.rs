@@ -122,19 +122,19 @@ pub extern "C" fn put_mask(context: Context, mask: *const CpuMask) {
 
 /// `scx_bpf_nr_cpu_ids()`; costs nothing, since our headers use it a lot.
 pub extern "C" fn nr_cpu_ids(context: Context) -> u32 {
-    context.with(|host| host.nr_cpus as u32)
+    context.read(|host| host.nr_cpus as u32)
 }
 
 /// `scx_bpf_nr_node_ids()`.
 pub extern "C" fn nr_node_ids(context: Context) -> u32 {
     context.charge_kfunc();
-    context.with(|host| host.nr_nodes)
+    context.read(|host| host.nr_nodes)
 }
 
 /// `scx_bpf_cpu_node()`.
 pub extern "C" fn node(context: Context, cpu: i32) -> i32 {
     context.charge_kfunc();
-    let nr_cpus = context.with(|host| host.nr_cpus);
+    let nr_cpus = context.read(|host| host.nr_cpus);
     if usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
         return context.with(|host| host.topology.cpu(CpuId(cpu as u32)).node) as i32;
     }
@@ -156,7 +156,7 @@ pub extern "C" fn cpuperf_cap(context: Context, cpu: i32) -> u32 {
 /// `scx_bpf_cpuperf_cur()`: the frequency of the CPU, of 1,024 for its highest. It is fixed there.
 pub extern "C" fn cpuperf_cur(context: Context, cpu: i32) -> u32 {
     context.charge_kfunc();
-    let nr_cpus = context.with(|host| host.nr_cpus);
+    let nr_cpus = context.read(|host| host.nr_cpus);
     if !usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
         return no_such_cpu(context, cpu);
     }
@@ -179,7 +179,7 @@ pub extern "C" fn cpuperf_set(context: Context, cpu: i32, perf: u32) {
 /// Which core (0), last-level cache (1) or node (2) a CPU is in; of `include/lab/topology.h`, which
 /// reads the kernel's variables where there is a kernel. Costs nothing: policies ask once, at the start.
 pub extern "C" fn place(context: Context, cpu: i32, level: u32) -> u32 {
-    let nr_cpus = context.with(|host| host.nr_cpus);
+    let nr_cpus = context.read(|host| host.nr_cpus);
     if !usize::try_from(cpu).is_ok_and(|cpu| cpu < nr_cpus) {
         context.fault(format!("the place of CPU {cpu} of {nr_cpus} was asked for"));
     }
@@ -294,7 +294,7 @@ pub fn cid_override(context: Context, of_cpu: *const i32, bytes: u32) {
                 .to_owned(),
         );
     }
-    let nr_cpus = context.with(|host| host.nr_cpus);
+    let nr_cpus = context.read(|host| host.nr_cpus);
     let expected = nr_cpus * size_of::<i32>();
     let set = match bytes as usize == expected {
         // SAFETY: the policy says how many there are; a wild pointer faults, and that is caught.
@@ -316,7 +316,7 @@ pub fn cid_override(context: Context, of_cpu: *const i32, bytes: u32) {
 /// `scx_bpf_nr_cids()`: as many as CPUs that could be there.
 pub fn nr_cids(context: Context) -> u32 {
     context.charge_kfunc();
-    context.with(|host| host.nr_cpus as u32)
+    context.read(|host| host.nr_cpus as u32)
 }
 
 /// `scx_bpf_nr_online_cids()`.

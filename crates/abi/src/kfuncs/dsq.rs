@@ -169,7 +169,7 @@ pub extern "C" fn dispatch_cancel(context: Context) {
 pub extern "C" fn reenqueue(context: Context, dsq: u64, flags: u64) -> u32 {
     const SCX_DSQ_LOCAL: u64 = 1 << 63 | 2;
     context.charge_kfunc();
-    let is_old = context.with(|host| host.version < KernelVersion::V7_2);
+    let is_old = context.read(|host| host.version < KernelVersion::V7_2);
     if is_old && (dsq, flags) != (SCX_DSQ_LOCAL, 0) {
         context.lacks("scx_bpf_dsq_reenq");
     }
