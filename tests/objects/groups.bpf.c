@@ -1,47 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The one cgroup: the root, in which every task is. */
-#include "kernel.h"
-
-struct kernfs_node {
-	u64 id;
-} __core;
-
-struct cgroup;
-
-struct cgroup_subsys_state {
-	struct cgroup *cgroup;
-	struct cgroup_subsys_state *parent;
-} __core;
-
-struct cgroup {
-	struct cgroup_subsys_state self;
-	int level;
-	struct kernfs_node *kn;
-	struct cgroup *ancestors[1];
-} __core;
-
-struct css_set {
-	struct cgroup *dfl_cgrp;
-} __core;
-
-struct task_struct___groups {
-	struct css_set *cgroups;
-} __core;
-
-struct bpf_iter_css {
-	u64 opaque[3];
-};
-
-extern struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) __ksym;
-extern struct cgroup *bpf_cgroup_from_id(u64 id) __ksym;
-extern struct cgroup *bpf_cgroup_ancestor(struct cgroup *of, int level) __ksym;
-extern void bpf_cgroup_release(struct cgroup *of) __ksym;
-extern int bpf_iter_css_new(struct bpf_iter_css *it, struct cgroup_subsys_state *start, u32 flags) __ksym;
-extern struct cgroup_subsys_state *bpf_iter_css_next(struct bpf_iter_css *it) __ksym;
-extern void bpf_iter_css_destroy(struct bpf_iter_css *it) __ksym;
-
-static void *(*const bpf_cgrp_storage_get)(void *map, struct cgroup *of, void *value, u64 flags) = (void *)210;
-static long (*const bpf_cgrp_storage_delete)(void *map, struct cgroup *of) = (void *)211;
+/* The root, in which every task is where the workload has no cgroups. */
+#include "cgroup.h"
 
 struct {
 	__uint(type, 32);

@@ -17,8 +17,9 @@ use schedlab_machine::profile::Policy as Costs;
 use schedlab_trace::{CpuId, CpuSet, Instant};
 
 use crate::audit::state::Audit;
-use crate::bpf::fields::{ObjectRunQueue, Root};
+use crate::bpf::fields::ObjectRunQueue;
 use crate::bpf::{self, Beside};
+use crate::cgroups::Cgroups;
 use crate::cids::{Cids, cmask_bytes};
 use crate::fields::Fields;
 use crate::graph::Graph;
@@ -120,8 +121,7 @@ pub struct Host {
     pub tasks: Tasks,
     pub maps: Maps,
     pub masks: MaskPool,
-    /// The only cgroup.
-    pub root: Root,
+    pub cgroups: Cgroups,
     /// Programs of an object that run before and after `ops.init()`.
     pub beside_init: Vec<Beside>,
     /// Where tasks, masks and whatever else of the virtual kernel lies that policies have pointers to. Map values lie

@@ -7,6 +7,7 @@
 mod arena;
 mod audit;
 mod bpf;
+mod cgroups;
 mod cids;
 pub mod compiler;
 mod custody;

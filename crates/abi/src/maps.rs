@@ -439,12 +439,8 @@ impl Map {
                 values: VecDeque::new(),
                 first_out: def.kind == kind::QUEUE,
             },
-            kind::TASK_STORAGE => Store::TaskStorage {
+            kind::TASK_STORAGE | kind::CGRP_STORAGE => Store::TaskStorage {
                 slab: Slab::new(words, usize::MAX, memory),
-            },
-            // One value, of the root.
-            kind::CGRP_STORAGE => Store::TaskStorage {
-                slab: Slab::new(words, 1, memory),
             },
             kind::RINGBUF => Store::Ring {
                 reserved: BTreeMap::new(),

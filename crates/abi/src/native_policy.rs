@@ -8,6 +8,7 @@ use schedlab_engine::{KernelVersion, Place};
 use schedlab_fiber::Trap;
 use schedlab_machine::Machine;
 use schedlab_trace::{CpuId, TaskId};
+use schedlab_workload::CgroupId;
 
 use crate::host::runner::{Runner, Watch};
 use crate::image::{Image, LoadError};
@@ -112,7 +113,7 @@ impl<const AUDITED: bool> NativePolicy<AUDITED> {
         self.runner.host().image.object()
     }
 
-    /// The ops that it has and that the virtual kernel never calls: it has one cgroup, and no core scheduling.
+    /// The ops that it has and that the virtual kernel never calls.
     pub fn never_called(&self) -> Vec<&'static str> {
         ops_table::never_called(&self.runner.host().ops)
     }
@@ -199,8 +200,16 @@ impl<const AUDITED: bool> Policy for NativePolicy<AUDITED> {
         self.runner.describe_released_lock(cpu)
     }
 
+    fn add_cgroup(&self, cgroup: CgroupId, parent: CgroupId, name: &str) {
+        self.runner
+            .with(|host| host.cgroups.add(cgroup, parent, name));
+    }
+
     fn sync_task(&self, task: TaskId, view: &TaskView<'_>) {
-        self.runner.with(|host| host.tasks.sync(task, view));
+        self.runner.with(|host| {
+            let cgroup = host.cgroups.place(view.cgroup);
+            host.tasks.sync(task, view, &cgroup);
+        });
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char, c_void};
 use schedlab_bpf::translate::Entry;
 use schedlab_engine::policy::{DumpContext, OpCall, OpKind, PreemptReason};
 use schedlab_trace::CpuId;
+use schedlab_workload::{Bandwidth, CgroupSettings};
 
 use crate::bpf::Word;
 use crate::host::{Context, Host};
@@ -17,7 +18,7 @@ use crate::maps::EINVAL;
 #[inline(always)]
 pub fn call(context: Context, op: &OpCall) -> i64 {
     let (ops, is_bpf) =
-        context.with(|host| (std::ptr::from_ref(&host.ops), host.image.bpf().is_some()));
+        context.read(|host| (std::ptr::from_ref(&host.ops), host.image.bpf().is_some()));
     // SAFETY: the table never changes and lives as long as the host.
     let ops = unsafe { &*ops };
     // A program of an object gets its arguments as words in an array.
@@ -30,6 +31,10 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
         };
     }
     let task = |task| context.pointer(Some(task));
+    let group = |cgroup| {
+        let place = context.with(|host| host.cgroups.place(cgroup));
+        place.cgroup.cast_mut().cast::<c_void>()
+    };
     // Only an object may have the cid form.
     let number = |cpu: CpuId| match is_bpf {
         false => cpu.0 as i32,
@@ -128,7 +133,7 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::InitTask { task: p, fork } => {
                 let mut args = InitTaskArgs {
                     fork,
-                    cgroup: context.with(|host| host.root.cgroup.cast_mut().cast()),
+                    cgroup: group(context.with(|host| host.tasks.cgroup(p))),
                 };
                 let op = ops.init_task;
                 op.map_or(0, |op| invoke!(op, i32, task(p), &raw mut args).into())
@@ -148,22 +153,43 @@ pub fn call(context: Context, op: &OpCall) -> i64 {
             OpCall::CpuOffline { cpu } => {
                 done(ops.cpu_offline.map(|op| invoke!(op, (), number(cpu))))
             }
-            OpCall::CgroupInit => {
+            OpCall::CgroupInit { cgroup } => {
+                let settings = CgroupSettings::default();
+                let (period, quota, burst) = limit_us(&settings.bandwidth);
                 let mut args = CgroupInitArgs {
-                    weight: 100,
-                    bw_period_us: 100_000,
-                    // RUNTIME_INF: no limit.
-                    bw_quota_us: u64::MAX,
-                    bw_burst_us: 0,
+                    weight: settings.weight,
+                    bw_period_us: period,
+                    bw_quota_us: quota,
+                    bw_burst_us: burst,
                 };
                 let op = ops.cgroup_init;
-                let cgroup = context.with(|host| host.root.cgroup.cast_mut().cast::<c_void>());
-                op.map_or(0, |op| invoke!(op, i32, cgroup, &raw mut args).into())
+                op.map_or(0, |op| {
+                    invoke!(op, i32, group(cgroup), &raw mut args).into()
+                })
             }
-            OpCall::CgroupExit => {
-                let cgroup = context.with(|host| host.root.cgroup.cast_mut().cast::<c_void>());
-                done(ops.cgroup_exit.map(|op| invoke!(op, (), cgroup)))
+            OpCall::CgroupExit { cgroup } => {
+                done(ops.cgroup_exit.map(|op| invoke!(op, (), group(cgroup))))
             }
+            OpCall::CgroupPrepMove { task: p, from, to } => ops.cgroup_prep_move.map_or(0, |op| {
+                invoke!(op, i32, task(p), group(from), group(to)).into()
+            }),
+            OpCall::CgroupMove { task: p, from, to } => done(
+                ops.cgroup_move
+                    .map(|op| invoke!(op, (), task(p), group(from), group(to))),
+            ),
+            OpCall::CgroupSetWeight { cgroup, weight } => done(
+                ops.cgroup_set_weight
+                    .map(|op| invoke!(op, (), group(cgroup), weight)),
+            ),
+            OpCall::CgroupSetBandwidth { cgroup, bandwidth } => {
+                let (period, quota, burst) = limit_us(&bandwidth);
+                let op = ops.cgroup_set_bandwidth;
+                done(op.map(|op| invoke!(op, (), group(cgroup), period, quota, burst)))
+            }
+            OpCall::CgroupSetIdle { cgroup, idle } => done(
+                ops.cgroup_set_idle
+                    .map(|op| invoke!(op, (), group(cgroup), idle)),
+            ),
             OpCall::Dump { context: about } => {
                 let op = |about| done(ops.dump.map(|op| invoke!(op, (), about)));
                 dump(context, about, op)
@@ -313,4 +339,11 @@ fn beside_init(context: Context, after: bool) {
 
 fn done(_: Option<()>) -> i64 {
     0
+}
+
+/// Period, quota and burst of a limit, in µs; `RUNTIME_INF` where there is no limit.
+fn limit_us(limit: &Bandwidth) -> (u64, u64, u64) {
+    let us = |time: schedlab_trace::Duration| time.ns() / 1_000;
+    let quota = limit.quota.map_or(u64::MAX, us);
+    (us(limit.period), quota, us(limit.burst))
 }

@@ -12,6 +12,7 @@ pub const MAY_SLEEP: OpSet = OpSet::NONE
     .with(OpKind::InitTask)
     .with(OpKind::CgroupInit)
     .with(OpKind::CgroupExit)
+    .with(OpKind::CgroupPrepMove)
     .with(OpKind::CpuOnline)
     .with(OpKind::CpuOffline)
     .with(OpKind::Init)
@@ -21,7 +22,7 @@ pub const MAY_SLEEP: OpSet = OpSet::NONE
 pub const INTERRUPTIBLE: OpSet = MAY_SLEEP.with(OpKind::TimerCallback);
 
 /// Where the code of each op lies; 0 of one that is not there.
-fn addresses(ops: &Ops) -> [(OpKind, usize); 29] {
+fn addresses(ops: &Ops) -> [(OpKind, usize); 35] {
     [
         (
             OpKind::SelectCpu,
@@ -76,6 +77,27 @@ fn addresses(ops: &Ops) -> [(OpKind, usize); 29] {
         (
             OpKind::CgroupExit,
             ops.cgroup_exit.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CgroupPrepMove,
+            ops.cgroup_prep_move.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CgroupMove,
+            ops.cgroup_move.map_or(0, |op| op as usize),
+        ),
+        (OpKind::CgroupCancelMove, ops.cgroup_cancel_move as usize),
+        (
+            OpKind::CgroupSetWeight,
+            ops.cgroup_set_weight.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CgroupSetBandwidth,
+            ops.cgroup_set_bandwidth.map_or(0, |op| op as usize),
+        ),
+        (
+            OpKind::CgroupSetIdle,
+            ops.cgroup_set_idle.map_or(0, |op| op as usize),
         ),
         (OpKind::Dump, ops.dump.map_or(0, |op| op as usize)),
         (OpKind::DumpCpu, ops.dump_cpu.map_or(0, |op| op as usize)),
@@ -151,12 +173,7 @@ pub fn name_of(op: OpKind, is_cid: bool) -> &'static str {
 pub fn never_called(ops: &Ops) -> Vec<&'static str> {
     let uncalled = [
         ("core_sched_before", ops.core_sched_before),
-        ("cgroup_prep_move", ops.cgroup_prep_move),
-        ("cgroup_move", ops.cgroup_move),
         ("cgroup_cancel_move", ops.cgroup_cancel_move),
-        ("cgroup_set_weight", ops.cgroup_set_weight),
-        ("cgroup_set_bandwidth", ops.cgroup_set_bandwidth),
-        ("cgroup_set_idle", ops.cgroup_set_idle),
         ("sub_attach", ops.sub_attach),
         ("sub_detach", ops.sub_detach),
     ];

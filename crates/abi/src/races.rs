@@ -86,7 +86,11 @@ fn level(op: OpKind) -> usize {
         | OpKind::CpuOnline
         | OpKind::CpuOffline
         | OpKind::CgroupInit
-        | OpKind::CgroupExit => 2,
+        | OpKind::CgroupExit
+        | OpKind::CgroupPrepMove
+        | OpKind::CgroupSetWeight
+        | OpKind::CgroupSetBandwidth
+        | OpKind::CgroupSetIdle => 2,
         OpKind::TimerCallback => 1,
         _ => 0,
     }
@@ -242,7 +246,7 @@ impl Races {
         // Before the policy is asked for anything.
         if matches!(
             op,
-            OpCall::Init | OpCall::CgroupInit | OpCall::InitTask { fork: false, .. }
+            OpCall::Init | OpCall::CgroupInit { .. } | OpCall::InitTask { fork: false, .. }
         ) {
             self.base.0.join(&thread.clock);
             self.base.1 += 1;

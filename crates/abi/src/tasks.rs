@@ -6,9 +6,9 @@ use std::rc::Rc;
 use schedlab_engine::policy::{TaskFacts, TaskView};
 use schedlab_fiber::prefetch;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
-use schedlab_workload::SchedClass;
+use schedlab_workload::{CgroupId, SchedClass};
 
-use crate::bpf::fields::{Live, ObjectTask, Root, WITHOUT_MASK};
+use crate::bpf::fields::{Birth, CgroupPlace, Live, ObjectTask, WITHOUT_MASK};
 use crate::layout::{CpuMask, Task};
 use crate::masks::put_mask;
 use crate::memory::Memory;
@@ -31,6 +31,8 @@ pub struct Tasks {
     stoppers: Box<[*mut Task]>,
     /// The parent of tasks that have none.
     ancestor: *mut Task,
+    /// The cgroup of each.
+    cgroups: Vec<CgroupId>,
     by_tid: BTreeMap<u64, TaskId>,
     next_tid: u64,
     /// Of an object: what its tasks have beside [`Task`].
@@ -41,7 +43,7 @@ pub struct Tasks {
 /// The part of tasks that objects alone reach.
 #[derive(Clone, Copy)]
 pub struct Extension {
-    pub root: Root,
+    pub birth: Birth,
     /// Whether tasks have a `cpus_mask`.
     pub has_mask: bool,
 }
@@ -61,7 +63,7 @@ impl Extension {
         // SAFETY: the place has room for both, and nobody else has it yet.
         unsafe {
             (&raw mut (*place).task).write(task);
-            (&raw mut (*place).live).write(Live::new(&self.root));
+            (&raw mut (*place).live).write(Live::new(&self.birth));
         }
         place.cast()
     }
@@ -140,6 +142,7 @@ impl Tasks {
             idle,
             stoppers,
             ancestor: put(ancestor, init),
+            cgroups: Vec::new(),
             by_tid: BTreeMap::new(),
             next_tid: 1,
             extension,
@@ -218,8 +221,13 @@ impl Tasks {
         self.by_tid.get(&tid).copied()
     }
 
+    /// The cgroup of a task.
+    pub fn cgroup(&self, task: TaskId) -> CgroupId {
+        self.cgroups.get(task.index()).copied().unwrap_or_default()
+    }
+
     /// See [`schedlab_engine::policy::Policy::sync_task`].
-    pub fn sync(&mut self, id: TaskId, view: &TaskView<'_>) {
+    pub fn sync(&mut self, id: TaskId, view: &TaskView<'_>, cgroup: &CgroupPlace) {
         let parent = match view.parent {
             Some(parent) => self.pointer_mut(parent),
             None => self.ancestor,
@@ -249,6 +257,14 @@ impl Tasks {
             task.scx.tid = self.next_tid;
             self.by_tid.insert(self.next_tid, id);
             self.next_tid += 1;
+        }
+        if self.cgroups.len() <= id.index() {
+            self.cgroups.resize(id.index() + 1, CgroupId::ROOT);
+        }
+        self.cgroups[id.index()] = view.cgroup;
+        if self.extension.is_some() {
+            // SAFETY: the shadow of an object's task has this part, too.
+            unsafe { (*pointer.cast::<ObjectTask>()).live.enter(cgroup) };
         }
         let nice = i32::from(view.nice);
         task.pid = id.pid() as i32;

@@ -374,7 +374,7 @@ fn only_sleepable_ops_call_what_may_sleep() {
         "{message}"
     );
     let mut bench = Bench::of(&object("awake"), "");
-    assert_eq!(bench.simply(OpCall::CgroupInit), Ok(0), "it is sleepable");
+    assert_eq!(bench.simply(root_init()), Ok(0), "it is sleepable");
 
     let object = object("sleepable_enqueue");
     let settings = object.settings(&[]).unwrap();
@@ -480,4 +480,11 @@ fn faults_on_several_threads_at_once() {
             });
         }
     });
+}
+
+/// The root cgroup comes.
+fn root_init() -> OpCall {
+    OpCall::CgroupInit {
+        cgroup: schedlab_workload::CgroupId::ROOT,
+    }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod asym;
 pub(crate) mod background;
 pub(crate) mod balance;
+pub(crate) mod cgroup;
 pub(crate) mod check;
 pub(crate) mod cost;
 pub(crate) mod cpu;

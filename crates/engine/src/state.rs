@@ -32,6 +32,7 @@ macro_rules! sets {
 pub(crate) mod account;
 pub(crate) mod affinity;
 pub(crate) mod attributes;
+pub(crate) mod cgroup;
 pub(crate) mod classes;
 pub(crate) mod costs;
 pub(crate) mod cpu;

@@ -82,6 +82,7 @@ fn measure(kernel: &Zero) {
             address_space: Some(1),
             flags: 0,
             migration_disabled: false,
+            cgroup: schedlab_workload::CgroupId::ROOT,
         },
     );
     for op in [

@@ -110,6 +110,7 @@ fn vtime_inserts_by_virtual_time_with_the_slice_that_was_asked_for() {
             address_space: Some(1),
             flags: 0,
             migration_disabled: false,
+            cgroup: schedlab_workload::CgroupId::ROOT,
         },
     );
     policy.set_vtime(task, 7_000_000);

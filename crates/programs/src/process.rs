@@ -108,6 +108,12 @@ pub(crate) fn run(
         false => run.end_ns,
     };
     let mut notes = workload.notes;
+    if !workload.cgroups.is_empty() {
+        notes.push(
+            "a real program makes no cgroups: its tasks stay in the cgroup in which it is started"
+                .to_owned(),
+        );
+    }
     if workload.start == Start::Together {
         notes.push("`start` has no effect on real threads: they are created one after another, and woken when all exist".to_owned());
     }

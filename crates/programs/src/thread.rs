@@ -383,6 +383,8 @@ impl Process {
             Action::SetNice(nice) => sys::set_nice(nice).map_err(|e| refused("nice level", &e))?,
             Action::SetAffinity(cpus) => run.set_affinity(Some(&cpus))?,
             Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
+            // The user was told (`process::start`).
+            Action::JoinCgroup(_) => {}
             Action::Touch(touch) => own.memory.touch(touch),
             Action::Fault(pages) => (0..pages)
                 .try_for_each(|_| own.pages.fault())

@@ -260,7 +260,9 @@ impl Prepared {
     /// As [`Prepared::run`].
     pub fn check(&self) -> Result<Vec<String>, SimError> {
         let machine = self.machine()?;
-        let mut notes = self.workload(&machine)?.notes;
+        let workload = self.workload(&machine)?;
+        let has_cgroups = !workload.cgroups.is_empty();
+        let mut notes = workload.notes;
         if let Some(taskset) = &self.spec.taskset {
             let cpus = counted(machine.topology.nr_cpus() as u64, "CPU");
             notes.push(format!(
@@ -269,6 +271,12 @@ impl Prepared {
         }
         let scheduler = self.load(&machine)?;
         notes.extend(scheduler.notes());
+        if has_cgroups && !scheduler.looks_at_cgroups() {
+            notes.push(format!(
+                "{}: weights and limits of cgroups have no effect: it has no op for cgroups",
+                self.spec.scheduler.name
+            ));
+        }
         if let Err(why) = &self.watch {
             notes.push(format!("--check looks for no data races: {why}"));
         }

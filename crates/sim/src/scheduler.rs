@@ -6,7 +6,7 @@ use schedlab_abi::{
     LoadError, NativeObject, NativePolicy, OptionKind, PolicyOption, Watch, options,
 };
 use schedlab_engine::consts::ops;
-use schedlab_engine::policy::{OpsFlags, Policy, Probes};
+use schedlab_engine::policy::{OpKind, OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::exec::ExecError;
@@ -334,6 +334,22 @@ impl ReadyScheduler {
         matches!(self, ReadyScheduler::Baseline)
     }
 
+    /// Returns whether it has an op for cgroups. The engine's own class has no group scheduling.
+    pub(crate) fn looks_at_cgroups(&self) -> bool {
+        let ops = match self {
+            ReadyScheduler::Baseline => return false,
+            ReadyScheduler::Native { policy, .. } => policy.info().present,
+            ReadyScheduler::Watched { policy, .. } => policy.info().present,
+        };
+        let of_cgroups = [
+            OpKind::CgroupInit,
+            OpKind::CgroupMove,
+            OpKind::CgroupSetWeight,
+            OpKind::CgroupSetBandwidth,
+        ];
+        of_cgroups.into_iter().any(|op| ops.has(op))
+    }
+
     /// Returns its notes for the user.
     pub(crate) fn notes(&self) -> Vec<String> {
         match self {
@@ -378,7 +394,7 @@ fn notes<const AUDITED: bool>(policy: &NativePolicy<AUDITED>, warnings: &[String
     let never = policy.never_called();
     if !never.is_empty() {
         notes.push(format!(
-            "{name}: ops.{} is never called in a simulation: it has one cgroup, and no core scheduling",
+            "{name}: ops.{} is never called in a simulation",
             never.join(", ops.")
         ));
     }

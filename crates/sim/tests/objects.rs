@@ -25,7 +25,10 @@ fn run(name: &str, options: &str) -> RunResult {
 
 /// Returns the text with which it ends itself.
 fn told(name: &str, options: &str) -> String {
-    let result = run(name, options);
+    end_of(name, run(name, options))
+}
+
+fn end_of(name: &str, result: RunResult) -> String {
     let message = result.message.unwrap_or_default();
     assert_eq!(
         (result.exit, result.exit_code),
@@ -149,6 +152,24 @@ fn every_task_is_in_the_root_cgroup() {
         told("groups", ""),
         "id 1 level 0 same 6 kept 5 groups 1 other 0"
     );
+}
+
+/// `/a` has the id 2, `/a/b` 3, `/c` 4. The two tasks begin in the root beside the main thread, and each moves once.
+#[test]
+fn a_tree_of_cgroups_reaches_the_policy() {
+    let inner = "cpu:tasks=1,duration=1s,cgroup=/a/b,cpu.weight=300,cpu.idle=true";
+    let outer = "cpu:tasks=1,duration=1s,cgroup=/c,cpu.max=50ms/100ms,cpu.max.burst=5";
+    let spec = SimSpec {
+        workload: format!("{inner} + {outer}"),
+        ..spec("tree", "")
+    };
+    let end = || end_of("tree", schedlab_sim::run(&spec, None).unwrap());
+    // 300 of cgroup 3; a period of 100 ms, a quota of 50 and a burst of 5 us of cgroup 4; moves from 1 to 3 and to 4.
+    assert_eq!(
+        end(),
+        "made 1234 defaults 4 weights 3300 limits 4100055 idle 3 prepared 27 moved 27 born 3 walks 1234 3241 321 under 101"
+    );
+    assert_eq!(end(), end());
 }
 
 /// Of two values the one that was used longer ago goes; of two records of 3,000 bytes one fits into 4 KB.

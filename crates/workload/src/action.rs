@@ -2,7 +2,7 @@
 
 use schedlab_trace::{CpuId, CpuSet, Duration, Instant};
 
-use crate::Counters;
+use crate::{CgroupId, Counters};
 
 /// Each task's own generator, split from the scenario's seed.
 pub type Rng = rand_pcg::Pcg64Mcg;
@@ -96,6 +96,8 @@ pub enum Action {
     SetAffinity(CpuSet),
     /// Changes the task's own scheduling class.
     SetClass(SchedClass),
+    /// Moves the task to a cgroup of [`crate::Workload::cgroups`] (a write to `cgroup.threads`). Tasks that it creates later begin there.
+    JoinCgroup(CgroupId),
     /// Goes over memory of the task's own.
     Touch(Touch),
     /// Accesses so many pages for the first time, one after another: page faults that need no device.

@@ -4,8 +4,12 @@ use std::cell::Cell;
 
 use schedlab_trace::{CpuSet, Duration, Instant};
 
-use crate::action::{Behaviour, ObjectId, ObjectSpec, SchedClass, Score, TaskSpec};
-use crate::{Options, Start, Workload, WorkloadError};
+use crate::action::{
+    Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, TaskSpec,
+};
+use crate::cgroup::{Bandwidth, CgroupId, CgroupSettings, Cgroups};
+use crate::model::CGROUP;
+use crate::{Counters, Options, Start, Workload, WorkloadError};
 
 /// The values for task number i of the options that every workload has ([`crate::common`]).
 #[derive(Clone)]
@@ -60,6 +64,7 @@ pub struct Builder {
     made: Cell<u64>,
     objects: Vec<ObjectSpec>,
     tasks: Vec<TaskSpec>,
+    cgroups: Cgroups,
     duration: Option<Duration>,
     notes: Vec<String>,
     /// Options whose defaults depend on others, with what they came to.
@@ -75,6 +80,7 @@ impl Builder {
             made: Cell::new(0),
             objects: Vec::new(),
             tasks: Vec::new(),
+            cgroups: Cgroups::default(),
             duration: None,
             notes: Vec::new(),
             in_effect: Vec::new(),
@@ -144,6 +150,11 @@ impl Builder {
         self.tasks.push(task);
     }
 
+    /// Returns the cgroups, to which more may be added.
+    pub(crate) fn cgroups(&mut self) -> &mut Cgroups {
+        &mut self.cgroups
+    }
+
     /// Returns the values of the common options.
     pub(crate) fn placement(&self) -> &Placement {
         &self.placement
@@ -164,8 +175,57 @@ impl Builder {
         self.duration = Some(duration);
     }
 
+    /// Makes the cgroup of the common options. Returns it.
+    fn own_cgroup(&mut self, options: &Options) -> Result<CgroupId, WorkloadError> {
+        let wrong = |message: String| options.contradiction(message);
+        let path = options.cgroup(CGROUP);
+        let cgroup = self
+            .cgroups
+            .at(&path)
+            .map_err(|why| wrong(why.to_owned()))?;
+        let of_cgroup = ["cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle"];
+        let Some(given) = of_cgroup
+            .into_iter()
+            .find(|option| options.is_given(option))
+        else {
+            return Ok(cgroup);
+        };
+        if cgroup == CgroupId::ROOT {
+            return Err(wrong(format!(
+                "`{given}` needs a cgroup below the root: add `{CGROUP}=/NAME`"
+            )));
+        }
+        let bandwidth = Bandwidth {
+            burst: options.time("cpu.max.burst"),
+            ..options.bandwidth("cpu.max")
+        };
+        bandwidth.check().map_err(|why| {
+            wrong(format!(
+                "`cpu.max` and `cpu.max.burst` do not go together: {why}"
+            ))
+        })?;
+        let settings = CgroupSettings {
+            weight: options.count("cpu.weight") as u32,
+            bandwidth,
+            idle: options.flag("cpu.idle"),
+        };
+        self.cgroups.set(cgroup, settings).map_err(|conflict| {
+            wrong(format!(
+                "`{}` has other settings in the file; give them in one place",
+                conflict.path
+            ))
+        })?;
+        Ok(cgroup)
+    }
+
     /// Finishes the workload.
-    pub(crate) fn finish(self, options: &Options, score: Score) -> Result<Workload, WorkloadError> {
+    pub(crate) fn finish(
+        mut self,
+        options: &Options,
+        score: Score,
+    ) -> Result<Workload, WorkloadError> {
+        let cgroup = self.own_cgroup(options)?;
+        let tasks = self.tasks.into_iter();
         let mut params = options.shown();
         for (option, value) in self.in_effect {
             let shown = params.iter_mut().find(|(name, _)| name == option);
@@ -175,7 +235,8 @@ impl Builder {
             name: options.workload.clone(),
             params,
             objects: self.objects,
-            tasks: self.tasks,
+            tasks: tasks.map(|task| in_cgroup(task, cgroup)).collect(),
+            cgroups: self.cgroups,
             start: match options.choice("start") {
                 "together" => Start::Together,
                 _ => Start::Fork,
@@ -185,5 +246,46 @@ impl Builder {
             notes: self.notes,
             parts: Vec::new(),
         })
+    }
+}
+
+/// Lets a task join a cgroup before all else it does.
+fn in_cgroup(task: TaskSpec, cgroup: CgroupId) -> TaskSpec {
+    if cgroup == CgroupId::ROOT {
+        return task;
+    }
+    TaskSpec {
+        behaviour: Box::new(Joining {
+            cgroup: Some(cgroup),
+            inner: task.behaviour,
+        }),
+        ..task
+    }
+}
+
+/// A task that joins a cgroup first.
+struct Joining {
+    cgroup: Option<CgroupId>,
+    inner: Box<dyn Behaviour>,
+}
+
+impl Behaviour for Joining {
+    fn next(&mut self, context: &mut Context<'_>) -> Action {
+        match self.cgroup.take() {
+            Some(cgroup) => Action::JoinCgroup(cgroup),
+            None => self.inner.next(context),
+        }
+    }
+
+    fn forks_processes(&self) -> bool {
+        self.inner.forks_processes()
+    }
+
+    fn is_background(&self) -> bool {
+        self.inner.is_background()
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        self.inner.report(counters);
     }
 }

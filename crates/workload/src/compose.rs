@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use schedlab_trace::{Duration, Instant};
 
 use crate::action::{Action, Behaviour, Context, ObjectId, TaskSpec};
+use crate::cgroup::{CgroupId, Cgroups};
 use crate::part::{BEGUN, ENDED, LEFT, Part, WORK};
 use crate::{Counters, Workload, WorkloadError};
 
@@ -98,7 +99,13 @@ pub(crate) fn names(asked: &[Cow<'_, str>]) -> Vec<String> {
 }
 
 /// One workload of several: the texts with which they were asked for, and what those came to.
-pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Workload {
+///
+/// # Errors
+/// If two parts give one cgroup different settings.
+pub(crate) fn together(
+    asked: &[Cow<'_, str>],
+    workloads: Vec<Workload>,
+) -> Result<Workload, WorkloadError> {
     let names = names(asked);
     let durations: Vec<Option<Duration>> = workloads.iter().map(|part| part.duration).collect();
     let some_end = durations.contains(&None);
@@ -107,6 +114,7 @@ pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Work
         params: Vec::new(),
         objects: Vec::new(),
         tasks: Vec::new(),
+        cgroups: Cgroups::default(),
         duration: match some_end {
             true => None,
             false => durations.iter().copied().flatten().min(),
@@ -118,6 +126,15 @@ pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Work
     };
     let mut spaces = 0;
     for ((name, text), workload) in names.into_iter().zip(asked).zip(workloads) {
+        let cgroups = whole.cgroups.merge(&workload.cgroups).map_err(|conflict| {
+            WorkloadError::Contradiction {
+                workload: asked.join(SEPARATOR),
+                message: format!(
+                    "two parts give the cgroup `{}` different settings; give them in one part",
+                    conflict.path
+                ),
+            }
+        })?;
         let part = Part {
             name,
             model: match crate::rtapp::split(text) {
@@ -132,6 +149,7 @@ pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Work
             background: some_end && workload.duration.is_some(),
             objects: whole.objects.len() as u32,
             spaces,
+            cgroups: cgroups.into(),
             part: std::sync::Arc::new(part.clone()),
         };
         let params = workload.params.into_iter();
@@ -158,7 +176,7 @@ pub(crate) fn together(asked: &[Cow<'_, str>], workloads: Vec<Workload>) -> Work
             .extend(workload.tasks.into_iter().map(|task| place.task(task)));
         whole.parts.push(part);
     }
-    whole
+    Ok(whole)
 }
 
 /// Address spaces that a part may have besides its first tasks'.
@@ -173,6 +191,8 @@ struct Place {
     background: bool,
     objects: u32,
     spaces: u32,
+    /// The place of each of its cgroups in the whole.
+    cgroups: std::sync::Arc<[CgroupId]>,
 }
 
 impl Place {
@@ -209,6 +229,7 @@ impl Place {
             | Action::Acquire(object)
             | Action::Suspend(object)
             | Action::Notify(object) => moved(object),
+            Action::JoinCgroup(cgroup) => *cgroup = self.cgroups[cgroup.index()],
             Action::Wait { condition, mutex } => {
                 moved(condition);
                 moved(mutex);

@@ -12,6 +12,7 @@
 pub mod action;
 mod builder;
 pub mod catalogue;
+mod cgroup;
 mod compose;
 mod counters;
 mod error;
@@ -34,6 +35,7 @@ pub use action::{
     SchedClass, Score, ScoreRule, TaskSpec, Touch,
 };
 pub use builder::{Builder, TASKS_MAX};
+pub use cgroup::{Bandwidth, CgroupId, CgroupSettings, Cgroups};
 pub use counters::Counters;
 pub use error::WorkloadError;
 pub use measure::Measure;

@@ -1,7 +1,9 @@
 //! A model: a workload that is built from options.
 
 use crate::action::Score;
-use crate::{Builder, Kind, Measure, Options, Param, WorkloadError};
+use schedlab_trace::Duration;
+
+use crate::{Builder, Kind, Measure, Options, Param, TimeUnit, WorkloadError, cgroup};
 
 /// A workload that is built from options.
 #[derive(Clone, Copy)]
@@ -45,6 +47,42 @@ pub fn common() -> &'static [Param] {
             default: "fork",
             doc: "how the first tasks come into being in the simulator: the main thread creates them one after another; or together at one instant, task i on CPU i mod n",
         },
+        Param {
+            name: "cgroup",
+            kind: Kind::Cgroup,
+            default: "/",
+            doc: "cgroup that every task joins first, and its children with it; it is made with all above it",
+        },
+        Param {
+            name: "cpu.weight",
+            kind: Kind::Count {
+                min: 1,
+                max: cgroup::WEIGHT_MAX as u64,
+            },
+            default: "100",
+            doc: "weight of the option cgroup",
+        },
+        Param {
+            name: "cpu.max",
+            kind: Kind::Bandwidth,
+            default: "max",
+            doc: "limit of the option cgroup: CPU time in each period",
+        },
+        Param {
+            name: "cpu.max.burst",
+            kind: Kind::Time {
+                bare: TimeUnit::Us,
+                max: Duration::from_secs(86_400),
+            },
+            default: "0",
+            doc: "unused CPU time of cpu.max that is kept for later periods, at most",
+        },
+        Param {
+            name: "cpu.idle",
+            kind: Kind::Flag,
+            default: "false",
+            doc: "whether the option cgroup runs only where nothing else would (cpu.idle)",
+        },
     ];
     COMMON
 }
@@ -68,6 +106,16 @@ pub(crate) const fn offset(doc: &'static str) -> Param {
         doc,
     }
 }
+
+impl Param {
+    /// Returns whether it concerns the cgroup of a workload.
+    pub(crate) fn is_of_cgroup(&self) -> bool {
+        self.name == CGROUP || self.name.starts_with("cpu.")
+    }
+}
+
+/// The option with the path of a cgroup.
+pub(crate) const CGROUP: &str = "cgroup";
 
 impl Model {
     /// Returns all options, its own first.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use schedlab_trace::Duration;
 
-use crate::{Reservation, SchedClass, WorkloadError};
+use crate::{Bandwidth, Reservation, SchedClass, WorkloadError, cgroup};
 
 /// One option of a workload.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +64,10 @@ pub enum Kind {
     /// `normal`, `batch`, `idle`, `fifo:PRIORITY` or `rr:PRIORITY` with a priority from 1 to 99, or
     /// `deadline:RUNTIME/PERIOD`.
     Policy,
+    /// The path of a cgroup, from `/` on.
+    Cgroup,
+    /// `max`, or `QUOTA/PERIOD` with times (without a unit: µs).
+    Bandwidth,
 }
 
 /// Units of time on the command line.
@@ -116,6 +120,8 @@ pub(crate) enum Value {
     Choice(&'static str),
     NiceList(Vec<i8>),
     Policy(SchedClass),
+    Cgroup(String),
+    Bandwidth(Bandwidth),
 }
 
 impl fmt::Display for Kind {
@@ -142,6 +148,11 @@ impl fmt::Display for Kind {
             Kind::Policy => write!(
                 f,
                 "normal, batch, idle, fifo:PRIORITY or rr:PRIORITY with a priority from 1 to 99, or deadline:RUNTIME/PERIOD with times such as 2ms/10ms"
+            ),
+            Kind::Cgroup => write!(f, "the path of a cgroup such as /web/api"),
+            Kind::Bandwidth => write!(
+                f,
+                "max, or QUOTA/PERIOD with times such as 50ms/100ms (without a unit: us): a quota of at least 1 ms, a period from 1 ms to 1 s"
             ),
         }
     }
@@ -194,6 +205,10 @@ impl Kind {
                 .collect::<Option<Vec<i8>>>()
                 .map(Value::NiceList),
             Kind::Policy => read_policy(text).map(Value::Policy),
+            Kind::Cgroup => cgroup::names(text)
+                .ok()
+                .map(|names| Value::Cgroup(format!("/{}", names.join("/")))),
+            Kind::Bandwidth => read_bandwidth(text).map(Value::Bandwidth),
         }
     }
 }
@@ -236,6 +251,20 @@ fn read_policy(text: &str) -> Option<SchedClass> {
         ("rr", Some(n @ 1..=99)) => Some(SchedClass::RoundRobin(n)),
         _ => None,
     }
+}
+
+fn read_bandwidth(text: &str) -> Option<Bandwidth> {
+    if text == "max" {
+        return Some(Bandwidth::default());
+    }
+    let (quota, period) = text.split_once('/')?;
+    let time = |text: &str| Duration::parse(text, Duration::from_ns(TimeUnit::Us.ns()));
+    let limit = Bandwidth {
+        quota: Some(time(quota)?),
+        period: time(period)?,
+        ..Bandwidth::default()
+    };
+    limit.check().is_ok().then_some(limit)
 }
 
 /// Returns a time with its unit.
@@ -285,6 +314,11 @@ impl fmt::Display for Value {
                 let levels: Vec<String> = levels.iter().map(i8::to_string).collect();
                 f.write_str(&levels.join("/"))
             }
+            Value::Cgroup(path) => f.write_str(path),
+            Value::Bandwidth(Bandwidth { quota, period, .. }) => match quota {
+                None => f.write_str("max"),
+                Some(quota) => write!(f, "{}/{}", show_time(*quota), show_time(*period)),
+            },
             Value::Policy(class) => match class {
                 SchedClass::Normal => f.write_str("normal"),
                 SchedClass::Batch => f.write_str("batch"),
@@ -414,6 +448,12 @@ impl Options {
     getter!(
         /// A [`Kind::Policy`].
         policy, Policy, SchedClass);
+    getter!(
+        /// A [`Kind::Cgroup`].
+        cgroup, Cgroup, String);
+    getter!(
+        /// A [`Kind::Bandwidth`].
+        bandwidth, Bandwidth, Bandwidth);
 
     /// Returns whether the option was given, be it with its default's value.
     pub fn is_given(&self, name: &str) -> bool {
@@ -422,10 +462,11 @@ impl Options {
             .any(|(param, _, given)| param.name == name && *given)
     }
 
-    /// Every option as it would be written.
+    /// Every option as it would be written; those of cgroups only where they are given, since most workloads have none.
     pub(crate) fn shown(&self) -> Vec<(String, String)> {
         self.values
             .iter()
+            .filter(|(param, _, given)| *given || !param.is_of_cgroup())
             .map(|(param, value, _)| (param.name.to_owned(), value.to_string()))
             .collect()
     }
@@ -476,6 +517,11 @@ mod tests {
             (Kind::Policy, "fifo:99", "fifo:99"),
             (Kind::Policy, "deadline:2000us/10ms", "deadline:2ms/10ms"),
             (Kind::Policy, "normal", "normal"),
+            (Kind::Cgroup, "/web/api/", "/web/api"),
+            (Kind::Cgroup, "/", "/"),
+            (Kind::Bandwidth, "50000/100000", "50ms/100ms"),
+            (Kind::Bandwidth, "1500us/10ms", "1500us/10ms"),
+            (Kind::Bandwidth, "max", "max"),
         ] {
             let value = kind
                 .read(text)
@@ -518,6 +564,11 @@ mod tests {
             (Kind::Policy, "deadline:11ms/10ms"),
             (Kind::Policy, "deadline:50us/90us"),
             (Kind::Policy, "normal:1"),
+            (Kind::Cgroup, "web"),
+            (Kind::Cgroup, "/web/../db"),
+            (Kind::Bandwidth, "50ms"),
+            (Kind::Bandwidth, "0/100ms"),
+            (Kind::Bandwidth, "50ms/2s"),
             (Kind::Choice(&["a", "b"]), "c"),
         ] {
             assert_eq!(kind.read(text), None, "`{text}` as {kind}");

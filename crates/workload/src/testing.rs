@@ -395,6 +395,7 @@ impl Executor {
             Action::SetNice(_)
             | Action::SetAffinity(_)
             | Action::SetClass(_)
+            | Action::JoinCgroup(_)
             | Action::Touch(_)
             | Action::Exec
             | Action::Fault(_)

@@ -3,6 +3,7 @@
 use schedlab_trace::Duration;
 
 use crate::action::{ObjectSpec, Score, TaskSpec};
+use crate::cgroup::Cgroups;
 use crate::part::Part;
 
 /// How the tasks of [`Workload::tasks`] come into being in the simulator. Real ones are always created one after another,
@@ -24,6 +25,8 @@ pub struct Workload {
     pub params: Vec<(String, String)>,
     /// Objects.
     pub objects: Vec<ObjectSpec>,
+    /// Cgroups that its tasks are in at times.
+    pub cgroups: Cgroups,
     /// Tasks that the run starts with.
     pub tasks: Vec<TaskSpec>,
     /// How these come into being.

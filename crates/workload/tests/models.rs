@@ -7,6 +7,10 @@ use schedlab_workload::{Kind, Rng, Workload, WorkloadError, below, list, stream}
 fn value(name: &str, kind: Kind, rng: &mut Rng) -> String {
     match kind {
         _ if name == "duration" => "20ms".to_owned(),
+        // Not drawn: they change nothing that the reference executor does.
+        _ if name == "cpu.weight" => "50".to_owned(),
+        _ if name == "cpu.max.burst" => "1ms".to_owned(),
+        _ if name == "cpu.idle" => "true".to_owned(),
         Kind::Count { min, max } => {
             let n = below(rng, 6);
             (min + n).min(max).to_string()
@@ -18,6 +22,8 @@ fn value(name: &str, kind: Kind, rng: &mut Rng) -> String {
         Kind::Choice(words) => words[below(rng, words.len() as u64) as usize].to_owned(),
         Kind::NiceList => "-5/0/7".to_owned(),
         Kind::Policy => "normal".to_owned(),
+        Kind::Cgroup => "/g".to_owned(),
+        Kind::Bandwidth => "20ms/100ms".to_owned(),
         Kind::Percent { max } => format!("{}%", below(rng, max + 1)),
         Kind::Rate { max } => format!("{}/s", below(rng, 2) * max.min(50)),
     }

@@ -353,7 +353,7 @@ fn classes_come_from_tasks_and_phases() {
         (SchedClass::Normal, 0, Some("1".to_owned())),
     ];
     assert_eq!(seen, expected);
-    assert_eq!(workload.notes.len(), 2, "{:?}", workload.notes);
+    assert_eq!(workload.notes.len(), 1, "{:?}", workload.notes);
     assert_eq!(run("classes").work, 2 + 2 + 2 + 2 + 1 + 4);
     // The command line overrides the file.
     let text = format!("{}:pin=true,nice=3,policy=batch", file("classes"));

@@ -430,7 +430,10 @@ fn others(name: &str) -> Option<HostFn> {
         "bpf_cgroup_ancestor" => {
             host_fn!(|c, of: *const Cgroup, level: i32| task::cgroup_ancestor(c, of, level))
         }
-        // The root never goes.
+        "bpf_task_under_cgroup" => {
+            host_fn!(|c, p: *const Task, of: *const Cgroup| task::is_under_cgroup(c, p, of))
+        }
+        // None ever goes.
         "bpf_cgroup_acquire" => host_fn!(|c, of: *const Cgroup| of),
         "bpf_cgroup_release" => host_fn!(|c, of: *const Cgroup| ()),
         "bpf_iter_css_new" => {
@@ -658,13 +661,15 @@ fn helper(number: i32) -> Result<HostFn, String> {
         }),
         182 => host_fn!(|c, a: *const u8, bytes: u32, b: *const u8| compare(a, bytes, b)),
         210 => host_fn!(
-            |c, of: *const u64, root: *const c_void, init: *const u8, flags: u64| {
-                map::cgroup_storage_get(c, of, root, init, flags)
+            |c, of: *const u64, cgroup: *const Cgroup, init: *const u8, flags: u64| {
+                map::cgroup_storage_get(c, of, cgroup, init, flags)
             }
         ),
         211 => {
             host_fn!(
-                |c, of: *const u64, root: *const c_void| map::cgroup_storage_delete(c, of, root)
+                |c, of: *const u64, cgroup: *const Cgroup| map::cgroup_storage_delete(
+                    c, of, cgroup
+                )
             )
         }
         194 => host_fn!(|c, place: *mut u64, pointer: u64| exchange(c, place, pointer)),

@@ -1,5 +1,5 @@
 //! Structures of the kernel that objects alone reach: fields of tasks and run queues that are brought up to date right before an
-//! object reads them, and the one cgroup.
+//! object reads them, and cgroups.
 //!
 //! A native policy would read a copy that is out of date, so include/native does not have them. Offsets are ours: an object asks
 //! for each field by CO-RE.
@@ -93,8 +93,11 @@ pub struct Cgroup {
     css: Css,
     level: i32,
     kn: *const KernfsNode,
-    ancestors: [*const Cgroup; 1],
+    ancestors: [*const Cgroup; LEVELS],
 }
+
+/// Levels of cgroups, the root's included: as many as a workload may have.
+const LEVELS: usize = 17;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -129,58 +132,106 @@ pub struct ObjectRunQueue {
     lost_idle_time: u64,
 }
 
-/// Inode number of the root of cgroups (`kernfs_create_root()`).
-pub const ROOT_ID: u64 = 1;
-
-/// The root cgroup, and what leads to it. Pointers to it live as long as the memory.
+/// The pointers by which a task, and whoever walks the tree, reaches a cgroup. They live as long as the memory.
 #[derive(Clone, Copy)]
-pub struct Root {
+pub struct CgroupPlace {
     pub cgroup: *const Cgroup,
     set: *const CssSet,
     group: *const TaskGroup,
-    credentials: *const Credentials,
 }
 
-impl Root {
-    pub fn new(memory: &Memory) -> Root {
-        let name = memory.put_bytes(b"\0").cast::<c_char>().cast_const();
+impl Cgroup {
+    /// Puts a cgroup below `parent` with its `name`; the root has neither. `id` is its inode's number.
+    pub fn put(memory: &Memory, parent: Option<&CgroupPlace>, id: u64, name: &str) -> CgroupPlace {
+        let text: Vec<u8> = name.bytes().chain([0]).collect();
+        let name = memory.put_bytes(&text).cast::<c_char>().cast_const();
+        // SAFETY: cgroups live as long as the memory, and nobody changes one.
+        let above = parent.map(|place| unsafe { (&*place.cgroup, &*place.group) });
         let kn = memory.put(KernfsNode {
-            id: ROOT_ID,
+            id,
             name,
-            parent: ptr::null(),
+            parent: above.map_or(ptr::null(), |(cgroup, _)| cgroup.kn),
         });
-        let css = |cgroup| Css {
+        let level = above.map_or(0, |(cgroup, _)| cgroup.level + 1);
+        let css = |cgroup, parent| Css {
             cgroup,
-            parent: ptr::null(),
-            id: 1,
+            parent,
+            id: id as i32,
         };
         let cgroup = memory.put(Cgroup {
-            css: css(ptr::null()),
-            level: 0,
+            css: css(
+                ptr::null(),
+                above.map_or(ptr::null(), |(cgroup, _)| &raw const cgroup.css),
+            ),
+            level,
             kn,
-            ancestors: [ptr::null()],
+            ancestors: above.map_or([ptr::null(); LEVELS], |(cgroup, _)| cgroup.ancestors),
         });
         // SAFETY: the place is ours, and nobody else has it yet.
         unsafe {
             (*cgroup).css.cgroup = cgroup;
-            (*cgroup).ancestors = [cgroup.cast_const()];
+            (*cgroup).ancestors[level as usize] = cgroup;
         }
-        Root {
+        let group = css(
+            cgroup,
+            above.map_or(ptr::null(), |(_, group)| &raw const group.css),
+        );
+        CgroupPlace {
             cgroup,
             set: memory.put(CssSet { dfl_cgrp: cgroup }),
-            group: memory.put(TaskGroup { css: css(cgroup) }),
-            credentials: memory.put(Credentials {
-                uid: 0,
-                gid: 0,
-                euid: 0,
-                egid: 0,
-            }),
+            group: memory.put(TaskGroup { css: group }),
+        }
+    }
+}
+
+impl CgroupPlace {
+    /// Returns whether a `struct cgroup_subsys_state` is its own or that of its task group.
+    pub fn has(&self, css: *const Css) -> bool {
+        // SAFETY: as in `Cgroup::put`.
+        let own = unsafe { [&raw const (*self.cgroup).css, &raw const (*self.group).css] };
+        own.contains(&css)
+    }
+
+    /// Returns the structure of this cgroup that corresponds to `css` of another one or this: its own, or its task group's.
+    pub fn like(&self, css: *const Css, of: &CgroupPlace) -> *const Css {
+        // SAFETY: as in `Cgroup::put`.
+        unsafe {
+            match css == &raw const (*of.cgroup).css {
+                true => &raw const (*self.cgroup).css,
+                false => &raw const (*self.group).css,
+            }
+        }
+    }
+}
+
+/// Puts the credentials that all tasks share.
+fn put_credentials(memory: &Memory) -> *const Credentials {
+    memory.put(Credentials {
+        uid: 0,
+        gid: 0,
+        euid: 0,
+        egid: 0,
+    })
+}
+
+/// What every task of an object begins with.
+#[derive(Clone, Copy)]
+pub struct Birth {
+    root: CgroupPlace,
+    credentials: *const Credentials,
+}
+
+impl Birth {
+    pub fn new(memory: &Memory, root: CgroupPlace) -> Birth {
+        Birth {
+            root,
+            credentials: put_credentials(memory),
         }
     }
 }
 
 impl Live {
-    pub fn new(root: &Root) -> Live {
+    pub fn new(birth: &Birth) -> Live {
         Live {
             state: 0,
             on_cpu: 0,
@@ -203,10 +254,16 @@ impl Live {
             ddsp_enq_flags: 0,
             runnable_at: 0,
             mempolicy: ptr::null(),
-            cgroups: root.set,
-            task_group: root.group,
-            real_cred: root.credentials,
+            cgroups: birth.root.set,
+            task_group: birth.root.group,
+            real_cred: birth.credentials,
         }
+    }
+
+    /// The task is in another cgroup.
+    pub fn enter(&mut self, place: &CgroupPlace) {
+        self.cgroups = place.set;
+        self.task_group = place.group;
     }
 
     /// Takes what the virtual kernel has. It lies where it is.
@@ -410,7 +467,7 @@ pub fn add_types(btf: &mut Btf) {
         "",
         Kind::Array {
             element: cgroup_pointer,
-            count: 1,
+            count: LEVELS as u32,
         },
         0,
     );

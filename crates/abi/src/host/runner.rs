@@ -11,10 +11,12 @@ use schedlab_fiber::Trap;
 use schedlab_fiber::trap::{self, Foreign};
 use schedlab_machine::Machine;
 use schedlab_trace::CpuId;
+use schedlab_workload::CgroupId;
 
 use super::{Context, Cpu, Host, Places};
 use crate::audit::state::Audit;
-use crate::bpf::{self, Sized, fields::Root};
+use crate::bpf::{self, Sized, fields::Birth};
+use crate::cgroups::Cgroups;
 use crate::cids::Cids;
 use crate::fields::Fields;
 use crate::functions;
@@ -60,12 +62,12 @@ impl Runner {
         let nr_cpus = machine.topology.nr_cpus();
         let ops = image.ops();
         let memory = Rc::new(Memory::new(space(KERNEL_BYTES))?);
-        let root = Root::new(&memory);
+        let cgroups = Cgroups::new(&memory);
         let sized = Sized::new(object.maps(), object.program.as_deref(), machine)?;
         let program = object.program.as_deref();
         let is_cid = program.is_some_and(|program| program.is_cid);
         let extension = program.map(|program| Extension {
-            root,
+            birth: Birth::new(&memory, cgroups.place(CgroupId::ROOT)),
             has_mask: program.asks_for_mask(),
         });
         let mut host = Host {
@@ -87,7 +89,7 @@ impl Runner {
             maps: Maps::new(&sized.maps, &sized.inner, nr_cpus)?,
             beside_init: Vec::new(),
             masks: MaskPool::new(nr_cpus, &memory),
-            root,
+            cgroups,
             memory,
             timers: Timers::default(),
             graph: Graph::default(),

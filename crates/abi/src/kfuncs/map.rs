@@ -1,10 +1,12 @@
 //! Helpers for maps and arenas (kernel/bpf/helpers.c, arraymap.c, hashtab.c, queue_stack_maps.c,
 //! bpf_task_storage.c, arena.c). A map's variable holds its number in its first word.
 
-use std::ffi::{c_long, c_void};
+use std::ffi::c_long;
 
 use schedlab_trace::TaskId;
+use schedlab_workload::CgroupId;
 
+use crate::bpf::fields::Cgroup;
 use crate::graph::Graph;
 use crate::host::Context;
 use crate::kfuncs::time;
@@ -311,21 +313,30 @@ pub extern "C" fn storage_delete(context: Context, map: *const u64, p: *mut Task
     with(context, map, |map, _| map.storage_delete(task.index()))
 }
 
-/// `bpf_cgrp_storage_get()` of the root, the only cgroup.
+/// The number of a cgroup by which its values are kept.
+fn cgroup_index(context: Context, cgroup: *const Cgroup, name: &str) -> Option<usize> {
+    let found = context.with(|host| host.cgroups.at(cgroup));
+    if found.is_none() && !cgroup.is_null() {
+        context.ask(|kernel| kernel.violation(format!("{name}() of what is no cgroup")));
+    }
+    found.map(CgroupId::index)
+}
+
+/// `bpf_cgrp_storage_get()`.
 pub fn cgroup_storage_get(
     context: Context,
     map: *const u64,
-    cgroup: *const c_void,
+    cgroup: *const Cgroup,
     init: *const u8,
     flags: u64,
 ) -> *mut u8 {
     context.charge_kfunc();
-    if cgroup.is_null() {
+    let Some(cgroup) = cgroup_index(context, cgroup, "bpf_cgrp_storage_get") else {
         return std::ptr::null_mut();
-    }
+    };
     check_kind(context, map, "bpf_cgrp_storage_get", Map::is_cgroup_storage);
     with(context, map, |map, _| {
-        let known = map.storage(0);
+        let known = map.storage(cgroup);
         if !known.is_null() || flags != CREATE {
             return if flags > CREATE {
                 std::ptr::null_mut()
@@ -333,7 +344,7 @@ pub fn cgroup_storage_get(
                 known
             };
         }
-        let value = map.storage_create(0);
+        let value = map.storage_create(cgroup);
         if !value.is_null() && !init.is_null() {
             // SAFETY: values have the size that the map declares.
             unsafe { map.copy_value(init, value, true) };
@@ -342,19 +353,19 @@ pub fn cgroup_storage_get(
     })
 }
 
-/// `bpf_cgrp_storage_delete()` of the root.
-pub fn cgroup_storage_delete(context: Context, map: *const u64, cgroup: *const c_void) -> c_long {
+/// `bpf_cgrp_storage_delete()`.
+pub fn cgroup_storage_delete(context: Context, map: *const u64, cgroup: *const Cgroup) -> c_long {
     context.charge_kfunc();
-    if cgroup.is_null() {
+    let Some(cgroup) = cgroup_index(context, cgroup, "bpf_cgrp_storage_delete") else {
         return EINVAL;
-    }
+    };
     check_kind(
         context,
         map,
         "bpf_cgrp_storage_delete",
         Map::is_cgroup_storage,
     );
-    with(context, map, |map, _| map.storage_delete(0))
+    with(context, map, |map, _| map.storage_delete(cgroup))
 }
 
 /// `bpf_arena_reserve_pages()`.

@@ -1,9 +1,12 @@
-//! Tasks and their cgroup: there is the root, and every task is in it.
+//! Tasks and their cgroups.
 
 use std::ffi::c_long;
 use std::ptr;
 
-use crate::bpf::fields::{Cgroup, Css, ROOT_ID};
+use schedlab_workload::CgroupId;
+
+use crate::bpf::fields::{Cgroup, Css};
+use crate::cgroups::Order;
 use crate::host::Context;
 use crate::layout::{RunQueue, Task};
 use crate::maps::EINVAL;
@@ -90,54 +93,86 @@ pub extern "C" fn set_dsq_vtime(context: Context, p: *mut Task, vtime: u64) -> b
     context.ask(|kernel| kernel.task_set_vtime(task, vtime))
 }
 
-fn root(context: Context) -> *const Cgroup {
-    context.with(|host| host.root.cgroup)
+/// The pointer of a cgroup, null if there is none.
+fn pointer(context: Context, cgroup: Option<CgroupId>) -> *const Cgroup {
+    cgroup.map_or(ptr::null(), |cgroup| {
+        context.with(|host| host.cgroups.place(cgroup).cgroup)
+    })
 }
 
 /// `scx_bpf_task_cgroup()`.
 pub fn cgroup(context: Context, p: *const Task) -> *const Cgroup {
     context.charge_kfunc();
-    context.task(p, "scx_bpf_task_cgroup");
-    root(context)
+    let task = context.task(p, "scx_bpf_task_cgroup");
+    let cgroup = context.with(|host| host.tasks.cgroup(task));
+    pointer(context, Some(cgroup))
 }
 
 /// `bpf_cgroup_from_id()`.
 pub fn cgroup_from_id(context: Context, id: u64) -> *const Cgroup {
     context.charge_kfunc();
-    match id {
-        ROOT_ID => root(context),
-        _ => ptr::null(),
-    }
+    let found = context.with(|host| host.cgroups.by_inode(id));
+    pointer(context, found)
 }
 
-/// `bpf_cgroup_ancestor()`: the root's only ancestor is itself, at level 0.
-pub fn cgroup_ancestor(context: Context, cgroup: *const Cgroup, level: i32) -> *const Cgroup {
+/// `bpf_cgroup_ancestor()`.
+pub fn cgroup_ancestor(context: Context, of: *const Cgroup, level: i32) -> *const Cgroup {
     context.charge_kfunc();
-    match level {
-        0 => cgroup,
-        _ => ptr::null(),
-    }
+    let found = context.with(|host| {
+        let cgroup = host.cgroups.at(of)?;
+        host.cgroups.ancestor(cgroup, level)
+    });
+    pointer(context, found)
+}
+
+/// `bpf_task_under_cgroup()`: 1 if the task's cgroup is `ancestor` or below it.
+pub fn is_under_cgroup(context: Context, p: *const Task, ancestor: *const Cgroup) -> c_long {
+    context.charge_kfunc();
+    let task = context.task(p, "bpf_task_under_cgroup");
+    let is_under = context.with(|host| {
+        let above = host.cgroups.at(ancestor)?;
+        let mut line = host.cgroups.line(host.tasks.cgroup(task));
+        Some(line.any(|cgroup| cgroup == above))
+    });
+    is_under.unwrap_or(false).into()
 }
 
 /// `struct bpf_iter_css`.
 #[repr(C)]
 pub struct CssIter {
-    next: *const Css,
+    /// Null where the walk is over, or never was one.
+    start: *const Css,
+    order: u32,
+    /// How many were given.
+    nr: u32,
+    unused: u64,
 }
 
 /// `bpf_iter_css_new()`.
 pub fn css_iter_new(context: Context, it: *mut CssIter, start: *const Css, flags: u32) -> c_long {
     context.charge_kfunc();
-    // BPF_CGROUP_ITER_DESCENDANTS_PRE, _POST and _ANCESTORS_UP.
-    let is_known = (2..=4).contains(&flags);
+    let order = Order::of(flags);
+    let new = CssIter {
+        start: order.map_or(ptr::null(), |_| start),
+        order: flags,
+        nr: 0,
+        unused: 0,
+    };
     // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
-    unsafe { (*it).next = if is_known { start } else { ptr::null() } };
-    if is_known { 0 } else { EINVAL }
+    unsafe { it.write(new) };
+    if order.is_some() { 0 } else { EINVAL }
 }
 
 /// `bpf_iter_css_next()`.
 pub fn css_iter_next(context: Context, it: *mut CssIter) -> *const Css {
     crate::primitives::step(context);
     // SAFETY: as above.
-    unsafe { ptr::replace(&raw mut (*it).next, ptr::null()) }
+    let it = unsafe { &mut *it };
+    let Some(order) = Order::of(it.order).filter(|_| !it.start.is_null()) else {
+        return ptr::null();
+    };
+    let nth = it.nr as usize;
+    let next = context.with(|host| host.cgroups.nth_of_walk(it.start, order, nth));
+    it.nr += 1;
+    next.unwrap_or(ptr::null())
 }

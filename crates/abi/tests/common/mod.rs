@@ -178,6 +178,7 @@ impl Bench {
             address_space: Some(7),
             flags: 0,
             migration_disabled: false,
+            cgroup: schedlab_workload::CgroupId::ROOT,
         };
         self.policy.sync_task(task, &view);
     }

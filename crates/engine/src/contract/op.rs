@@ -1,6 +1,7 @@
 //! Calls of a policy's ops.
 
 use schedlab_trace::{CpuId, Instant, TaskId};
+use schedlab_workload::{Bandwidth, CgroupId};
 
 use crate::contract::ids::TimerId;
 use crate::contract::outcome::ExitKind;
@@ -117,9 +118,35 @@ pub enum OpCall {
     CpuOffline {
         cpu: CpuId,
     },
-    /// Of the root cgroup: there is no other one.
-    CgroupInit,
-    CgroupExit,
+    /// Its settings are the defaults: a cgroup gets others after it was made.
+    CgroupInit {
+        cgroup: CgroupId,
+    },
+    CgroupExit {
+        cgroup: CgroupId,
+    },
+    CgroupPrepMove {
+        task: TaskId,
+        from: CgroupId,
+        to: CgroupId,
+    },
+    CgroupMove {
+        task: TaskId,
+        from: CgroupId,
+        to: CgroupId,
+    },
+    CgroupSetWeight {
+        cgroup: CgroupId,
+        weight: u32,
+    },
+    CgroupSetBandwidth {
+        cgroup: CgroupId,
+        bandwidth: Bandwidth,
+    },
+    CgroupSetIdle {
+        cgroup: CgroupId,
+        idle: bool,
+    },
     Dump {
         context: DumpContext,
     },

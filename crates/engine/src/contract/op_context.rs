@@ -23,6 +23,8 @@ impl OpCall {
             | OpCall::ExitTask { task, .. }
             | OpCall::Enable { task }
             | OpCall::Disable { task }
+            | OpCall::CgroupPrepMove { task, .. }
+            | OpCall::CgroupMove { task, .. }
             | OpCall::DumpTask { task, .. } => Some(task),
             OpCall::CpuRelease { task, .. } => task,
             OpCall::Dispatch { .. }
@@ -30,8 +32,11 @@ impl OpCall {
             | OpCall::CpuAcquire { .. }
             | OpCall::CpuOnline { .. }
             | OpCall::CpuOffline { .. }
-            | OpCall::CgroupInit
-            | OpCall::CgroupExit
+            | OpCall::CgroupInit { .. }
+            | OpCall::CgroupExit { .. }
+            | OpCall::CgroupSetWeight { .. }
+            | OpCall::CgroupSetBandwidth { .. }
+            | OpCall::CgroupSetIdle { .. }
             | OpCall::Dump { .. }
             | OpCall::DumpCpu { .. }
             | OpCall::Init
@@ -64,8 +69,13 @@ impl OpCall {
             OpCall::Disable { .. } => OpKind::Disable,
             OpCall::CpuOnline { .. } => OpKind::CpuOnline,
             OpCall::CpuOffline { .. } => OpKind::CpuOffline,
-            OpCall::CgroupInit => OpKind::CgroupInit,
-            OpCall::CgroupExit => OpKind::CgroupExit,
+            OpCall::CgroupInit { .. } => OpKind::CgroupInit,
+            OpCall::CgroupExit { .. } => OpKind::CgroupExit,
+            OpCall::CgroupPrepMove { .. } => OpKind::CgroupPrepMove,
+            OpCall::CgroupMove { .. } => OpKind::CgroupMove,
+            OpCall::CgroupSetWeight { .. } => OpKind::CgroupSetWeight,
+            OpCall::CgroupSetBandwidth { .. } => OpKind::CgroupSetBandwidth,
+            OpCall::CgroupSetIdle { .. } => OpKind::CgroupSetIdle,
             OpCall::Dump { .. } => OpKind::Dump,
             OpCall::DumpCpu { .. } => OpKind::DumpCpu,
             OpCall::DumpTask { .. } => OpKind::DumpTask,
@@ -97,7 +107,7 @@ impl Restricted {
 }
 
 /// The ops that may call any restricted kfunc.
-const CALLERS: [OpKind; 13] = [
+const CALLERS: [OpKind; 18] = [
     OpKind::SelectCpu,
     OpKind::Enqueue,
     OpKind::Dispatch,
@@ -109,6 +119,11 @@ const CALLERS: [OpKind; 13] = [
     OpKind::CpuOffline,
     OpKind::CgroupInit,
     OpKind::CgroupExit,
+    OpKind::CgroupPrepMove,
+    OpKind::CgroupCancelMove,
+    OpKind::CgroupSetWeight,
+    OpKind::CgroupSetBandwidth,
+    OpKind::CgroupSetIdle,
     OpKind::Dump,
     OpKind::TimerCallback,
 ];
@@ -122,6 +137,11 @@ const UNLOCKED: OpSet = OpSet::NONE
     .with(OpKind::CpuOffline)
     .with(OpKind::CgroupInit)
     .with(OpKind::CgroupExit)
+    .with(OpKind::CgroupPrepMove)
+    .with(OpKind::CgroupCancelMove)
+    .with(OpKind::CgroupSetWeight)
+    .with(OpKind::CgroupSetBandwidth)
+    .with(OpKind::CgroupSetIdle)
     .with(OpKind::Dump)
     .with(OpKind::TimerCallback);
 const DISPATCH: OpSet = OpSet::NONE.with(OpKind::Dispatch);
@@ -156,6 +176,7 @@ pub(crate) const CREATE_DSQ: Restricted = Restricted::new(
         .with(OpKind::CpuOffline)
         .with(OpKind::CgroupInit)
         .with(OpKind::CgroupExit)
+        .with(OpKind::CgroupPrepMove)
         .with(OpKind::Exit),
 );
 
@@ -187,6 +208,12 @@ impl OpKind {
             OpKind::CpuOffline => "cpu_offline",
             OpKind::CgroupInit => "cgroup_init",
             OpKind::CgroupExit => "cgroup_exit",
+            OpKind::CgroupPrepMove => "cgroup_prep_move",
+            OpKind::CgroupMove => "cgroup_move",
+            OpKind::CgroupCancelMove => "cgroup_cancel_move",
+            OpKind::CgroupSetWeight => "cgroup_set_weight",
+            OpKind::CgroupSetBandwidth => "cgroup_set_bandwidth",
+            OpKind::CgroupSetIdle => "cgroup_set_idle",
             OpKind::Dump => "dump",
             OpKind::DumpCpu => "dump_cpu",
             OpKind::DumpTask => "dump_task",

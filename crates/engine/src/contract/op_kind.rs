@@ -32,6 +32,12 @@ pub enum OpKind {
     CpuOffline,
     CgroupInit,
     CgroupExit,
+    CgroupPrepMove,
+    CgroupMove,
+    CgroupCancelMove,
+    CgroupSetWeight,
+    CgroupSetBandwidth,
+    CgroupSetIdle,
     Dump,
     DumpCpu,
     DumpTask,
@@ -43,7 +49,7 @@ pub enum OpKind {
 
 /// Which ops a policy has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpSet(u32);
+pub struct OpSet(u64);
 
 impl OpSet {
     /// No op.

@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use schedlab_fiber::Trap;
 use schedlab_machine::CacheModel;
 use schedlab_trace::{CpuId, CpuSet, TaskId};
-use schedlab_workload::{Rng, SchedClass};
+use schedlab_workload::{CgroupId, Rng, SchedClass};
 
 use crate::contract::consts::SLICE_INF;
 pub use crate::contract::facts::TaskFacts;
@@ -93,6 +93,8 @@ pub struct TaskView<'a> {
     pub flags: u32,
     /// `migration_disabled`.
     pub migration_disabled: bool,
+    /// `sched_task_group`.
+    pub cgroup: CgroupId,
 }
 
 /// A scheduling policy, as the virtual kernel sees it.
@@ -175,6 +177,11 @@ pub trait Policy {
             "ops.{op} returned on CPU {} and has released a lock of the op that waits for it",
             cpu.id
         )
+    }
+
+    /// A cgroup below the root is made. The root is there from the start.
+    fn add_cgroup(&self, cgroup: CgroupId, parent: CgroupId, name: &str) {
+        let _ = (cgroup, parent, name);
     }
 
     /// Tells of a new task, or that what is known of a task has changed.

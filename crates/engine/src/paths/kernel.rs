@@ -23,6 +23,7 @@ use crate::contract::scenario::{
 };
 use crate::contract::version::KernelVersion;
 use crate::paths::{background, starter};
+use crate::state::cgroup::CgroupTable;
 use crate::state::classes::Classes;
 use crate::state::costs::Costs;
 use crate::state::cpu::{Cpu, Wait};
@@ -114,6 +115,7 @@ pub(crate) struct Kernel<P, R> {
     pub domains: Domains,
     pub tasks: TaskTable,
     pub population: Population,
+    pub cgroups: CgroupTable,
     pub dsqs: Dsqs,
     pub locks: Locks,
     /// Objects that calls of tasks share.
@@ -231,6 +233,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             domains: Domains::new(&machine.topology),
             tasks: TaskTable::default(),
             population: Population::default(),
+            cgroups: CgroupTable::new(workload.cgroups.clone()),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
             locks: Locks::new(stream(seed, STREAM_LOCKS)),
             shared_objects: SharedObjects::new(&machine),

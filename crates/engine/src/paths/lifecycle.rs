@@ -52,13 +52,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 p.scx.set_state(ScxState::Dead);
                 p.set_class(self.class_of(p));
             }
+            self.make_cgroups();
             self.life.begin_without_policy();
             return;
         }
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
             self.introduce_task(&self.cpus[0], p);
         }
-        self.run_alone(|| self.scx_enable());
+        self.run_alone(|| {
+            self.scx_enable();
+            // Otherwise it is unloaded before a program could be started.
+            if !self.life.is_bypassing() {
+                self.make_cgroups();
+            }
+        });
     }
 
     /// Whether a task is there when the policy is loaded.
@@ -93,13 +100,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         // A policy that has ended itself meanwhile gets its tasks all the same: that is looked at when it has them all.
         self.life.load_to(LoadStage::Ops);
-        if self.has_op(OpKind::CgroupInit) {
-            // scx_cgroup_init()
-            let ret = self.call_rare_op(c, OpCall::CgroupInit) as i32;
-            if ret != 0 {
-                self.scx_error(format!("ops.cgroup_init() failed ({ret})"));
-                return;
-            }
+        if !self.scx_cgroup_init(c) {
+            return;
         }
         self.life.load_to(LoadStage::Cgroups);
         for p in self.tasks.iter().filter(|p| self.starts_at_once(p)) {
@@ -164,7 +166,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// `ops_sanitize_err()`.
-    fn sanitize_err(&self, op: &str, err: i64) -> i64 {
+    pub(crate) fn sanitize_err(&self, op: &str, err: i64) -> i64 {
         let err = i64::from(err as i32);
         if (-errno::MAX..0).contains(&err) {
             return err;
@@ -344,10 +346,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if self.life.dumps() && exit.kind >= ExitKind::Error {
             self.scx_dump_state(c, &exit);
         }
-        // scx_cgroup_exit()
-        if self.life.has_loaded(LoadStage::Cgroups) && self.has_op(OpKind::CgroupExit) {
-            self.call_rare_op(c, OpCall::CgroupExit);
-        }
+        self.scx_cgroup_exit(c);
         for p in self.tasks.iter() {
             if !self.mutated(Mutation::UnloadForgetsTasks) {
                 self.leave_queue(c, p);

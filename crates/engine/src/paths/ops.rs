@@ -954,6 +954,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             address_space: p.address_space,
             flags,
             migration_disabled: false,
+            cgroup: p.cgroup(),
         };
         self.policy.sync_task(p.id, &view);
     }

@@ -560,7 +560,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Change::Inherit(inherited) => Attributes { inherited, ..old },
             Change::Nice(nice) => Attributes { nice, ..old },
-            Change::Affinity(_) => old,
+            Change::Affinity(_) | Change::Cgroup(_) => old,
         };
         let changes_class = matches!(change, Change::Class(_) | Change::Inherit(_));
         let new_class = match changes_class {
@@ -570,7 +570,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let (old_level, new_level) = (old.level(), new.level());
         // __sched_setscheduler(): NORMAL, BATCH and IDLE have the same priorities. Whose falls comes before its equals.
         let mut flags = deq::SAVE | deq::NOCLOCK;
-        if new_level != old_level || changes_class && new_class == Class::Deadline {
+        if matches!(change, Change::Cgroup(_))
+            || new_level != old_level
+            || changes_class && new_class == Class::Deadline
+        {
             flags |= deq::MOVE;
         }
         let disables_first = self.version.disables_before_class_change();
@@ -602,6 +605,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Change::Affinity(set) => {
                 p.affinity.allow(set.clone());
                 self.affinity_changed(c, p, &set);
+            }
+            Change::Cgroup(to) => {
+                let from = p.cgroup();
+                p.set_cgroup(to);
+                self.sync_task(p);
+                self.scx_cgroup_move_task(c, rq, p, from);
             }
             Change::Class(_) => {
                 p.set_class(new_class);
@@ -760,6 +769,7 @@ pub(crate) enum Change {
     Nice(i8),
     Affinity(CpuSet),
     Class(schedlab_workload::SchedClass),
+    Cgroup(schedlab_workload::CgroupId),
     /// The attributes that it has from the waiters for its mutexes.
     Inherit(Inherited),
 }

@@ -65,6 +65,7 @@ pub(crate) fn action_name(action: &Action) -> &'static str {
         Action::SetNice(_) => "SetNice",
         Action::SetAffinity(_) => "SetAffinity",
         Action::SetClass(_) => "SetClass",
+        Action::JoinCgroup(_) => "JoinCgroup",
         Action::Touch(_) => "Touch",
         Action::Syscall => "Syscall",
         Action::Begin => "Begin",
@@ -201,7 +202,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             | Action::Io(_)
             | Action::SetNice(_)
             | Action::SetAffinity(_)
-            | Action::SetClass(_) => paths.syscall_ns,
+            | Action::SetClass(_)
+            | Action::JoinCgroup(_) => paths.syscall_ns,
             Action::Compute(_) | Action::Work(_) => unreachable!("begun by next_action()"),
         };
         p.program.enter_kernel(kernel_ns, action);
@@ -400,6 +402,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 }
                 Effect::Done(Outcome::Done)
             }
+            Action::JoinCgroup(cgroup) => {
+                self.join_cgroup(c, p, cgroup);
+                Effect::Done(Outcome::Done)
+            }
             Action::Exit => {
                 if let Some(ns) = self.machine.locks.big_kernel_lock_ns {
                     self.exit_under_big_kernel_lock(c, ns);
@@ -543,6 +549,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             });
             return;
         }
+        p.set_cgroup(parent.cgroup());
         self.start_task(c, p);
     }
 

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use elsa::FrozenVec;
 use schedlab_machine::LineRef;
 use schedlab_trace::{CpuId, Instant, TaskId};
-use schedlab_workload::{Reservation, Rng, TaskSpec};
+use schedlab_workload::{CgroupId, Reservation, Rng, TaskSpec};
 
 use crate::state::account::Account;
 use crate::state::affinity::Affinity;
@@ -117,6 +117,8 @@ pub(crate) struct Task {
     pub memory: Memory,
     pub account: Account,
     attributes: Cell<Attributes>,
+    /// `sched_task_group`.
+    cgroup: Cell<CgroupId>,
     pub rt: crate::state::rt::Entity,
     pub fair: crate::state::fair::Entity,
     pub dl: crate::state::deadline::Entity,
@@ -131,7 +133,7 @@ impl Task {
     reads! {
         state: TaskState, cpu: CpuId, class: Class, on_cpu: bool, is_awaited of on_cpu_awaited: bool,
         is_exiting of exiting: bool, exec_start: u64, sum_exec_ns: u64, on_rq: OnRq, dsq: u32,
-        attributes: Attributes,
+        attributes: Attributes, cgroup: CgroupId,
     }
 
     sets! {
@@ -144,6 +146,7 @@ impl Task {
         /// It is on no DSQ any more.
         leave_dsq(): dsq = NIL;
         set_attributes(attributes: Attributes): attributes = attributes;
+        set_cgroup(cgroup: CgroupId): cgroup = cgroup;
         /// Switches it in. Returns whether it was on a CPU already.
         switch_in() -> bool: on_cpu = true;
         /// Returns whether a CPU spins until it is off its own, once.
@@ -179,6 +182,7 @@ impl Task {
                 nice: spec.nice,
                 inherited: Inherited::Nothing,
             }),
+            cgroup: Cell::new(CgroupId::ROOT),
             affinity: Affinity::new(spec.affinity, nr_cpus),
             exiting: Cell::new(false),
             class: Cell::new(Class::Ext),

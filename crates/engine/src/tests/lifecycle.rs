@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use schedlab_trace::{Duration, Instant, TaskId};
+use schedlab_workload::{Action, CgroupId};
 
 use crate::contract::consts::{SLICE_DFL, dsq_id, enq, ops};
 use crate::contract::policy::OpKind::{self, *};
 use crate::contract::policy::{OpCall, Reply, Request, TimerId};
 use crate::testing::*;
-use crate::{ExitKind, KernelVersion, WorkloadFailure, run};
+use crate::{ExitKind, KernelVersion, Scenario, WorkloadFailure, run};
 
 #[test]
 fn without_ops_tasks_run_by_the_global_queue() {
@@ -270,12 +271,130 @@ fn the_cgroup_and_the_dump() {
     assert_eq!(idle, [false, true]);
 }
 
+/// The calls for cgroups, as `init 1`, `move 0 2`.
+fn cgroup_calls(policy: &Stub) -> Vec<String> {
+    let log = policy.log.borrow();
+    let calls = log.iter().filter_map(|(.., op)| match *op {
+        OpCall::CgroupInit { cgroup } => Some(format!("init {}", cgroup.0)),
+        OpCall::CgroupExit { cgroup } => Some(format!("exit {}", cgroup.0)),
+        OpCall::CgroupPrepMove { from, to, .. } => Some(format!("prepare {} {}", from.0, to.0)),
+        OpCall::CgroupMove { from, to, .. } => Some(format!("move {} {}", from.0, to.0)),
+        OpCall::CgroupSetWeight { cgroup, weight } => Some(format!("weight {} {weight}", cgroup.0)),
+        OpCall::CgroupSetBandwidth { cgroup, bandwidth } => {
+            Some(format!("limit {} {bandwidth}", cgroup.0))
+        }
+        OpCall::CgroupSetIdle { cgroup, idle } => Some(format!("idle {} {idle}", cgroup.0)),
+        OpCall::Quiescent { .. } => Some("quiescent".to_owned()),
+        OpCall::Runnable { .. } => Some("runnable".to_owned()),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// A task of two cgroups: it joins `/a/b` and then `/c`, and joins that once more.
+fn in_cgroups() -> Scenario {
+    let text = "cpu:tasks=1,cgroup=/a/b,cpu.weight=50,cpu.max=20ms/100ms + cpu:tasks=1,cgroup=/c,cpu.idle=true";
+    let groups = schedlab_workload::Workload::parse(text, 1).unwrap().cgroups;
+    let moves = task("p", |step, _| match step {
+        0 => Some(Action::JoinCgroup(CgroupId(2))),
+        2 | 3 => Some(Action::JoinCgroup(CgroupId(3))),
+        1 | 4 => Some(Action::Compute(Duration::from_us(100))),
+        _ => None,
+    });
+    let mut scenario = scenario(1, vec![moves]);
+    scenario.workload.cgroups = groups;
+    scenario
+}
+
+const CGROUP_OPS: [OpKind; 9] = [
+    CgroupInit,
+    CgroupExit,
+    CgroupPrepMove,
+    CgroupMove,
+    CgroupSetWeight,
+    CgroupSetBandwidth,
+    CgroupSetIdle,
+    Quiescent,
+    Runnable,
+];
+
+#[test]
+fn cgroups_come_with_default_settings_and_go_after_their_descendants() {
+    let policy = Stub::new(&CGROUP_OPS, |_, _| async { 0 });
+    let end = run(in_cgroups(), policy, ());
+    assert_eq!(end.exit.kind, ExitKind::Done);
+    let expected = [
+        "init 0",
+        "init 1",
+        "init 2",
+        "weight 2 50",
+        "limit 2 20000 100000",
+        "init 3",
+        "idle 3 true",
+        "runnable",
+        // A move takes the task off its queue, and brings it back.
+        "prepare 0 2",
+        "quiescent",
+        "move 0 2",
+        "runnable",
+        "prepare 2 3",
+        "quiescent",
+        "move 2 3",
+        "runnable",
+        "quiescent",
+        "exit 2",
+        "exit 1",
+        "exit 3",
+        "exit 0",
+    ];
+    assert_eq!(cgroup_calls(&end.policy), expected);
+}
+
+#[test]
+fn a_move_or_a_cgroup_that_the_policy_refuses_ends_the_workload() {
+    let refusing = |refused: OpKind| {
+        Stub::new(&CGROUP_OPS, move |_, op| async move {
+            let is_root = matches!(
+                op,
+                OpCall::CgroupInit {
+                    cgroup: CgroupId::ROOT
+                }
+            );
+            if op.kind() == refused && !is_root {
+                -22
+            } else {
+                0
+            }
+        })
+    };
+    let end = run(in_cgroups(), refusing(CgroupInit), ());
+    let failure = end
+        .failure
+        .map(|failure| failure.to_string())
+        .unwrap_or_default();
+    assert_eq!(
+        failure,
+        "the workload cannot make a cgroup: ops.cgroup_init() refused /a with -22; the policy must take every cgroup"
+    );
+    let end = run(in_cgroups(), refusing(CgroupPrepMove), ());
+    let failure = end
+        .failure
+        .map(|failure| failure.to_string())
+        .unwrap_or_default();
+    assert!(
+        failure.starts_with("p[")
+            && failure
+                .contains("cannot join its cgroup: ops.cgroup_prep_move() refused /a/b with -22"),
+        "{failure}"
+    );
+}
+
 #[test]
 fn a_cgroup_that_is_refused_ends_the_run() {
     let ops = [CgroupInit, InitTask, Dump, CgroupExit];
     let policy = Stub::new(&ops, |_, op| async move {
         match op {
-            OpCall::CgroupInit => -12,
+            OpCall::CgroupInit { .. } => -12,
             _ => 0,
         }
     });

@@ -20,6 +20,7 @@ KFUNC(void *, bpf_cast_to_kern_ctx, void *obj);
 KFUNC(struct cgroup *, bpf_cgroup_acquire, struct cgroup *cgrp);
 KFUNC(struct cgroup *, bpf_cgroup_ancestor, struct cgroup *cgrp, int level);
 KFUNC(struct cgroup *, bpf_cgroup_from_id, u64 cgid);
+KFUNC(long, bpf_task_under_cgroup, struct task_struct *task, struct cgroup *ancestor);
 KFUNC(void, bpf_cgroup_release, struct cgroup *cgrp);
 KFUNC(struct bpf_cpumask *, bpf_cpumask_acquire, struct bpf_cpumask *cpumask);
 KFUNC(bool, bpf_cpumask_and, struct bpf_cpumask *dst, const struct cpumask *src1,

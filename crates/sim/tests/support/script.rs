@@ -191,6 +191,7 @@ pub fn workload(name: &str, tasks: &[Kind], children: &[Kind]) -> Workload {
         objects: vec![pipe; nr_pipes.unwrap_or(0) as usize],
         tasks: specs,
         // The rules of sched_ext are about tasks that are there when a policy is loaded.
+        cgroups: Default::default(),
         start: Start::Together,
         parts: Vec::new(),
         notes: Vec::new(),

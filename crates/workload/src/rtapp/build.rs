@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use schedlab_trace::{CpuId, CpuSet, Duration, nearest};
 
-use super::grammar::{Cpus, Event, File, MemKind, MemRun, Phase, Task, Timer};
+use super::grammar::{Cgroup, Cpus, Event, File, MemKind, MemRun, Phase, Task, Timer};
 use super::thread::{FOREVER, Op, Program, ProgramPhase, Shared, TimerSlot, UNSET};
 use super::values::Place;
-use crate::{Access, Builder, ObjectId, ObjectSpec, Options, SchedClass, Touch, WorkloadError};
+use crate::{
+    Access, Builder, CgroupId, ObjectId, ObjectSpec, Options, SchedClass, Touch, WorkloadError,
+};
 
 /// How long a file runs that would go on until it is interrupted.
 pub const ENDLESS: Duration = Duration::from_secs(10);
@@ -22,6 +24,7 @@ pub(super) fn build(
     for note in &file.notes {
         builder.note(note);
     }
+    set_cgroups(&file, builder)?;
     check_locks(&file)?;
     check_buffers(&file)?;
     check_suspends(&file, builder);
@@ -522,6 +525,7 @@ fn compile(
             ops.push(operation(event, task, file, names, &mut buffers, builder));
         }
         phases.push(ProgramPhase {
+            cgroup: place_of(&phase.cgroup, builder)?,
             loops: phase.loops,
             sched: phase.sched,
             cpus: match cpus(&phase.cpus)? {
@@ -532,6 +536,7 @@ fn compile(
         });
     }
     Ok(Program {
+        cgroup: place_of(&task.cgroup, builder)?,
         name: task.name.clone(),
         delay: time(task.delay_us),
         offset: offset(task, names, options),
@@ -541,6 +546,31 @@ fn compile(
         timers: own_timers.len(),
         phases,
     })
+}
+
+/// Returns the place of a cgroup among the workload's.
+fn place_of(
+    cgroup: &Option<Cgroup>,
+    builder: &mut Builder,
+) -> Result<Option<CgroupId>, WorkloadError> {
+    let Some(Cgroup { path, place }) = cgroup else {
+        return Ok(None);
+    };
+    let found = builder.cgroups().at(path);
+    found.map(Some).map_err(|why| place.error(why))
+}
+
+/// Gives the file's cgroups their settings.
+fn set_cgroups(file: &File, builder: &mut Builder) -> Result<(), WorkloadError> {
+    for (Cgroup { path, place }, settings) in &file.cgroups {
+        let cgroup = builder.cgroups().at(path).map_err(|why| place.error(why))?;
+        if cgroup == CgroupId::ROOT {
+            return Err(place.error("is the root, which has no settings"));
+        }
+        let set = builder.cgroups().set(cgroup, *settings);
+        set.map_err(|_| place.error("has other settings already: name each cgroup once"))?;
+    }
+    Ok(())
 }
 
 /// Returns a time of the file, [`FOREVER`] for one that never ends.

@@ -4,13 +4,15 @@
 //! 2026). [`super::read`] gets it from the JSON tree.
 
 use super::values::Place;
-use crate::SchedClass;
+use crate::{CgroupSettings, SchedClass};
 
 /// A file that was understood.
 #[derive(Debug)]
 pub(super) struct File {
     pub tasks: Vec<Task>,
     pub global: Global,
+    /// Cgroups that the file gives settings.
+    pub cgroups: Vec<(Cgroup, CgroupSettings)>,
     pub notes: Vec<String>,
 }
 
@@ -40,6 +42,8 @@ pub(super) struct Task {
     pub class: SchedClass,
     pub nice: i8,
     pub cpus: Option<Cpus>,
+    /// The cgroup that it joins first.
+    pub cgroup: Option<Cgroup>,
     pub phases: Vec<Phase>,
     /// Where it is defined.
     pub place: Place,
@@ -52,7 +56,16 @@ pub(super) struct Phase {
     /// Class and nice level that it begins with; `None` = as they are.
     pub sched: Option<(SchedClass, i8)>,
     pub cpus: Option<Cpus>,
+    /// The cgroup that it joins; `None` = it stays where it is.
+    pub cgroup: Option<Cgroup>,
     pub events: Vec<(Event, Place)>,
+}
+
+/// The path of a cgroup and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Cgroup {
+    pub path: String,
+    pub place: Place,
 }
 
 /// A list of CPUs and where it stands.
@@ -203,7 +216,7 @@ pub(super) const GLOBAL_USED: &[&str] = &[
     "cumulative_slack",
 ];
 /// Keys of the file itself.
-pub(super) const SECTIONS: &[&str] = &["tasks", "resources", "global"];
+pub(super) const SECTIONS: &[&str] = &["tasks", "resources", "global", "cgroups"];
 /// The words of `string_to_resource()`.
 pub(super) const RESOURCE_TYPES: &[&str] = &[
     "mutex",

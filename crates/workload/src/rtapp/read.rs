@@ -6,14 +6,14 @@
 use schedlab_trace::{Duration, nearest};
 
 use super::grammar::{
-    Cpus, EVENTS, Event, FTRACE_CATEGORIES, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind, MemRun,
-    PHASE_PROPERTIES, Phase, Policy, RESOURCE_TYPES, SECTIONS, TASK_PROPERTIES, Task, Timer, class,
-    event_of, is_doubtful,
+    Cgroup, Cpus, EVENTS, Event, FTRACE_CATEGORIES, File, GLOBAL_OWN, GLOBAL_USED, Global, MemKind,
+    MemRun, PHASE_PROPERTIES, Phase, Policy, RESOURCE_TYPES, SECTIONS, TASK_PROPERTIES, Task,
+    Timer, class, event_of, is_doubtful,
 };
 use super::json::{Member, Node, Value};
 use super::notes::Notes;
 use super::values::{Place, Result, amount, flag, int, integer, numbers, object, string, unknown};
-use crate::{Reservation, SchedClass};
+use crate::{Bandwidth, CgroupSettings, Reservation, SchedClass, cgroup};
 
 /// Most instances of a task: as many as the largest models have.
 const INSTANCES_MAX: i32 = 10_000_000;
@@ -31,11 +31,13 @@ pub(super) fn read(root: &Node) -> Result<File> {
     };
     reader.repeated(root, &place);
     let (mut tasks, mut global, mut strange) = (None, None, None);
+    let mut cgroups = Vec::new();
     for member in present(object(root, &place)?) {
         let here = place.at(&member.key, member.line);
         match member.key.as_str() {
             "tasks" => tasks = Some((&member.node, here)),
             "global" => global = Some((&member.node, here)),
+            "cgroups" => cgroups = reader.cgroups(&member.node, &here)?,
             "resources" => reader.resources(&member.node, &here)?,
             key => {
                 reader.ignored(&here, key, &[SECTIONS]);
@@ -61,6 +63,7 @@ pub(super) fn read(root: &Node) -> Result<File> {
     Ok(File {
         tasks,
         global,
+        cgroups,
         notes: reader.notes.told(),
     })
 }
@@ -147,15 +150,15 @@ impl Sched {
 /// The values that a phase inherits from the phases before it.
 struct Before {
     policy: Policy,
-    /// Where the task's group is named, if it has one.
-    group: Option<Place>,
+    /// The task's group, if it has one.
+    group: Option<Cgroup>,
 }
 
 impl Before {
     /// Refuses what rt-app does (`check_taskgroup_policy_dep()`).
     fn check(&self, phase: &Place) -> Result<()> {
         match &self.group {
-            Some(here) if !matches!(self.policy, Policy::Other | Policy::Batch | Policy::Idle) => {
+            Some(Cgroup { place: here, .. }) if !matches!(self.policy, Policy::Other | Policy::Batch | Policy::Idle) => {
                 Err(here.error(format!(
                     "cannot go with {}, under which `{}` runs; rt-app refuses it too: remove one of them",
                     name(self.policy),
@@ -330,12 +333,12 @@ impl Reader {
             class: SchedClass::Normal,
             nice: 0,
             cpus: None,
+            cgroup: None,
             phases: Vec::new(),
             place: place.clone(),
         };
         let phases = present(members).find(|member| member.key == "phases");
         let mut own = Vec::new();
-        let mut group = None;
         for member in members {
             let key = member.key.as_str();
             let here = place.at(key, member.line);
@@ -357,8 +360,8 @@ impl Reader {
                     let us = amount(&member.node, &here)?;
                     sched.old_runtime = Some((us.unwrap_or_default(), here));
                 }
-                _ if sched.take(member, &here)?
-                    || self.without_effect(member, &here, &mut group)? => {}
+                "taskgroup" => task.cgroup = taskgroup(&member.node, here)?,
+                _ if sched.take(member, &here)? || self.without_effect(member, &here)? => {}
                 _ if phases.is_none() => own.push(member),
                 _ if event_of(key).is_some() => {
                     let text = "has no effect: rt-app passes over an event beside `phases`; move it into a phase";
@@ -370,7 +373,7 @@ impl Reader {
         self.task_sched(&mut task, &sched, global)?;
         let mut before = Before {
             policy: sched.policy.unwrap_or(global.default_class),
-            group,
+            group: task.cgroup.clone(),
         };
         if let Some(phases) = phases {
             let place = place.at("phases", phases.line);
@@ -429,27 +432,51 @@ impl Reader {
         Ok(Cpus { list, place })
     }
 
+    /// Returns the cgroups that a file gives settings. This object is schedlab's own; rt-app passes over it.
+    fn cgroups(&mut self, node: &Node, place: &Place) -> Result<Vec<(Cgroup, CgroupSettings)>> {
+        let mut all = Vec::new();
+        for member in present(object(node, place)?) {
+            let here = place.at(&member.key, member.line);
+            let group = group_at(member.key.clone(), here.clone())?;
+            let mut settings = CgroupSettings::default();
+            for member in present(object(&member.node, &here)?) {
+                let here = here.at(&member.key, member.line);
+                let node = &member.node;
+                match member.key.as_str() {
+                    "cpu.weight" => {
+                        settings.weight =
+                            integer(node, &here, 1, cgroup::WEIGHT_MAX as i32)? as u32;
+                    }
+                    "cpu.idle" => settings.idle = integer(node, &here, 0, 1)? == 1,
+                    "cpu.max.burst" => {
+                        let us = integer(node, &here, 0, i32::MAX)?;
+                        settings.bandwidth.burst = Duration::from_us(us as u64);
+                    }
+                    "cpu.max" => {
+                        let limit = cpu_max(&string(node, &here)?).ok_or_else(|| {
+                            here.error("must be as in cgroup v2: `max`, or a quota and a period in us such as \"50000 100000\"")
+                        })?;
+                        settings.bandwidth.quota = limit.quota;
+                        settings.bandwidth.period = limit.period;
+                    }
+                    key => {
+                        let known = ["cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle"];
+                        return Err(here.error(unknown("setting", key, &known)));
+                    }
+                }
+            }
+            settings.bandwidth.check().map_err(|why| here.error(why))?;
+            all.push((group, settings));
+        }
+        Ok(all)
+    }
+
     /// Takes keys that are checked and have no effect here; adds a note for each.
-    fn without_effect(
-        &mut self,
-        member: &Member,
-        here: &Place,
-        group: &mut Option<Place>,
-    ) -> Result<bool> {
+    fn without_effect(&mut self, member: &Member, here: &Place) -> Result<bool> {
         match member.key.as_str() {
             "util_min" | "util_max" => {
                 integer(&member.node, here, -1, 1024)?;
                 self.note("util_min and util_max have no effect: CPU frequencies are not modelled");
-            }
-            "taskgroup" => {
-                let name = string(&member.node, here)?;
-                if !name.is_empty() && !name.starts_with('/') {
-                    return Err(here.error(format!("must start with `/`, not `{name}`")));
-                }
-                if !name.is_empty() {
-                    *group = Some(here.clone());
-                }
-                self.note("taskgroup has no effect: control groups are not modelled; every task belongs to the root group");
             }
             "nodes_membind" => {
                 numbers(&member.node, here)?;
@@ -466,6 +493,7 @@ impl Reader {
             loops: Some(1),
             sched: None,
             cpus: None,
+            cgroup: None,
             events: Vec::new(),
         };
         let mut sched = Sched::default();
@@ -489,7 +517,13 @@ impl Reader {
                 _ if member.node.value == Value::Null => {}
                 "loop" => phase.loops = self.loops(&member.node, &here, true)?,
                 "cpus" => phase.cpus = Some(self.cpus(&member.node, &here)?),
-                _ if self.without_effect(member, &here, &mut before.group)? => {}
+                "taskgroup" => {
+                    if let Some(group) = taskgroup(&member.node, here)? {
+                        before.group = Some(group.clone());
+                        phase.cgroup = Some(group);
+                    }
+                }
+                _ if self.without_effect(member, &here)? => {}
                 _ if PHASE_PROPERTIES.contains(&key) && sched.take(member, &here)? => {}
                 _ => {
                     self.ignored(&here, key, &[EVENTS, PHASE_PROPERTIES]);
@@ -739,6 +773,46 @@ impl Reader {
         };
         Ok((stride, random))
     }
+}
+
+/// Returns the cgroup of a task or phase; the empty name is none.
+fn taskgroup(node: &Node, place: Place) -> Result<Option<Cgroup>> {
+    let path = string(node, &place)?;
+    if path.is_empty() {
+        return Ok(None);
+    }
+    if !path.starts_with('/') {
+        return Err(place.error(format!("must start with `/`, not `{path}`")));
+    }
+    group_at(path, place).map(Some)
+}
+
+fn group_at(path: String, place: Place) -> Result<Cgroup> {
+    match cgroup::names(&path) {
+        Ok(_) => Ok(Cgroup { path, place }),
+        Err(why) => Err(place.error(why)),
+    }
+}
+
+/// Reads the contents of a file `cpu.max` (`cpu_period_quota_parse()`).
+fn cpu_max(text: &str) -> Option<Bandwidth> {
+    let mut words = text.split_ascii_whitespace();
+    let quota = match words.next()? {
+        "max" => None,
+        us => Some(Duration::from_us(us.parse().ok()?)),
+    };
+    let default = Bandwidth {
+        quota,
+        ..Bandwidth::default()
+    };
+    let limit = match words.next() {
+        None => default,
+        Some(us) => Bandwidth {
+            period: Duration::from_us(us.parse().ok()?),
+            ..default
+        },
+    };
+    words.next().is_none().then_some(limit)
 }
 
 /// Returns a field of an event, if it is an object and has it.

@@ -7,7 +7,9 @@ use schedlab_trace::{CpuSet, Duration, Instant};
 
 use crate::builder::Placement;
 use crate::seed::{drawn, drawn_below};
-use crate::{Action, Behaviour, Context, Counters, ObjectId, SchedClass, TaskSpec, Touch};
+use crate::{
+    Action, Behaviour, CgroupId, Context, Counters, ObjectId, SchedClass, TaskSpec, Touch,
+};
 
 /// A timer that has not been used yet.
 pub(super) const UNSET: u64 = u64::MAX;
@@ -53,6 +55,8 @@ pub(super) struct Program {
     pub loops: Option<u64>,
     pub class: SchedClass,
     pub nice: i8,
+    /// The cgroup that a thread joins first.
+    pub cgroup: Option<CgroupId>,
     /// Number of timers of each thread's own.
     pub timers: usize,
     pub phases: Vec<ProgramPhase>,
@@ -65,6 +69,8 @@ pub(super) struct ProgramPhase {
     pub sched: Option<(SchedClass, i8)>,
     /// `None` = those that the thread began with.
     pub cpus: Option<CpuSet>,
+    /// The cgroup that it joins; `None` = it stays where it is.
+    pub cgroup: Option<CgroupId>,
     pub ops: Vec<Op>,
 }
 
@@ -158,7 +164,7 @@ impl Shared {
             sub: 0,
             phase_loops: 0,
             thread_loops: 0,
-            step: Step::Delay,
+            step: Step::Join,
             timers: vec![UNSET; task.timers],
             began: Instant::ZERO,
             fires: Instant::ZERO,
@@ -166,6 +172,7 @@ impl Shared {
             stats: Stats::default(),
             class,
             nice,
+            cgroup: None,
             cpus: task.phases[0].cpus.as_ref().or(inherited.as_ref()).cloned(),
             inherited,
             fork_limit_reached: false,
@@ -229,6 +236,8 @@ struct Thread {
     stats: Stats,
     class: SchedClass,
     nice: i8,
+    /// The cgroup that it has joined last.
+    cgroup: Option<CgroupId>,
     /// Where it may run; `None` = anywhere.
     cpus: Option<CpuSet>,
     /// Where it may run in phases that do not say so (set_thread_affinity()).
@@ -237,9 +246,12 @@ struct Thread {
 }
 
 enum Step {
+    /// It joins its task's cgroup.
+    Join,
     Delay,
     /// A phase iteration begins, if any is left.
     Iterate,
+    Cgroup,
     Class,
     Nice,
     Cpus,
@@ -276,6 +288,13 @@ impl Behaviour for Thread {
         loop {
             let phase = &program.phases[self.phase];
             match self.step {
+                Step::Join => {
+                    self.step = Step::Delay;
+                    if let Some(cgroup) = program.cgroup {
+                        self.cgroup = Some(cgroup);
+                        return Action::JoinCgroup(cgroup);
+                    }
+                }
                 Step::Delay => {
                     self.step = Step::Iterate;
                     self.first = Instant::ZERO + program.delay;
@@ -287,7 +306,15 @@ impl Behaviour for Thread {
                     }
                 }
                 Step::Iterate if Some(self.thread_loops) == program.loops => self.step = Step::Exit,
-                Step::Iterate => self.step = Step::Class,
+                Step::Iterate => self.step = Step::Cgroup,
+                // Model: rt-app sets the class first. What a group rules out with a class is refused before.
+                Step::Cgroup => {
+                    self.step = Step::Class;
+                    if let Some(cgroup) = phase.cgroup.filter(|_| phase.cgroup != self.cgroup) {
+                        self.cgroup = Some(cgroup);
+                        return Action::JoinCgroup(cgroup);
+                    }
+                }
                 Step::Class => {
                     self.step = Step::Nice;
                     let class = phase.sched.map(|(class, _)| class);
