@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use crate::insn::{self, Insn, alu, atomic, class, jump, mode};
-use crate::program::{BUDGET, Hooks, Layout, Ref, STACK_BYTES, Unit};
+use crate::program::{BUDGET, Hooks, Layout, NULL_END, Ref, STACK_BYTES, Unit};
 
 /// The environment of a call of the interpreter, besides registers.
 #[derive(Clone, Copy)]
@@ -117,8 +117,11 @@ impl Machine<'_> {
                 }
                 class::LDX => {
                     let address = r[src].wrapping_add_signed(insn.off.into());
-                    // SAFETY: as promised.
-                    let value = unsafe { read(address, insn.bytes()) };
+                    let value = match r[src] < NULL_END && function.of_kernel.contains(&here) {
+                        true => 0,
+                        // SAFETY: as promised.
+                        false => unsafe { read(address, insn.bytes()) },
+                    };
                     r[dst] = match insn.mode() == mode::MEMSX {
                         true => {
                             let unused = 64 - insn.bytes() * 8;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::btf::{Btf, essential};
 use crate::core_relo;
 use crate::elf::{Elf, ElfError, Link};
-use crate::insn::{self, FRAME, Insn, alu, class, pseudo};
+use crate::insn::{self, FRAME, Insn, alu, class, jump, pseudo};
 use crate::program::{Function, Hooks, HostFn, HostFunction, Ref, Unit};
 
 /// A kernel's answers to an object.
@@ -237,6 +237,7 @@ impl Linker<'_> {
             name: source.name.clone(),
             insns: source.insns.clone(),
             refs: BTreeMap::new(),
+            of_kernel: BTreeSet::new(),
             reads: match self.elf.strangers.contains(&of) {
                 true => self.reads_of_stranger(&source.insns),
                 false => BTreeMap::new(),
@@ -245,6 +246,8 @@ impl Linker<'_> {
         for (&slot, link) in &source.links {
             self.resolve(&mut function, &source.section, slot, link)?;
         }
+        // Loads of fields of the kernel's structures.
+        let mut fields = BTreeSet::new();
         let end = source.start + source.insns.len();
         let relos = self
             .elf
@@ -258,11 +261,21 @@ impl Linker<'_> {
             if let Some(of) = place.and_then(|(of, path)| self.kernel.live(&of, &path)) {
                 function.reads.insert(slot, of);
             }
-            if let Err(what) = core_relo::patch(&mut function.insns, slot, &answer) {
-                let poison = self.poison(format!("{what} is not in the virtual kernel"));
-                put_poison(&mut function, slot, poison);
+            match core_relo::patch(&mut function.insns, slot, &answer) {
+                Ok(()) if function.insns[slot].class() == class::LDX => {
+                    fields.insert(slot);
+                }
+                Ok(()) => {}
+                Err(what) => {
+                    let poison = self.poison(format!("{what} is not in the virtual kernel"));
+                    put_poison(&mut function, slot, poison);
+                }
             }
         }
+        let insns = &function.insns;
+        let walks = fields.iter().copied();
+        let walks = walks.filter(|&slot| is_walk(insns, slot, &fields));
+        function.of_kernel = walks.collect();
         Ok(function)
     }
 
@@ -391,6 +404,30 @@ impl Linker<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a load follows a pointer that another field of the kernel has, as `p->scx.dsq->id` does: the verifier lets it, without a
+/// test for NULL. It demands one of what a function returns. The instructions before it are looked at in the order of the code.
+fn is_walk(insns: &[Insn], slot: usize, fields: &BTreeSet<usize>) -> bool {
+    let mut register = insns[slot].src;
+    for at in (0..slot).rev() {
+        let insn = insns[at];
+        // The second half of a wide one has no class of its own.
+        if at > 0 && insns[at - 1].is_wide() {
+            continue;
+        }
+        let is_copy = insn.class() == class::ALU64 && insn.op() == alu::MOV && insn.is_x();
+        match insn.class() {
+            class::LDX if insn.dst == register => return fields.contains(&at),
+            _ if is_copy && insn.dst == register && insn.off == 0 => register = insn.src,
+            class::ALU | class::ALU64 | class::LD if insn.dst == register => return false,
+            _ if insn.is_call() && register <= 5 => return false,
+            _ if insn.is_exit() => return false,
+            class::JMP if insn.op() == jump::JA => return false,
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Replaces an instruction by a call that ends the run; of a wide one the second half stays, and is never reached.

@@ -1,6 +1,6 @@
 //! Functions of BPF whose references are resolved: what the translator and the interpreter take.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 
 use crate::insn::Insn;
@@ -33,7 +33,13 @@ pub struct Function {
     pub refs: BTreeMap<usize, Ref>,
     /// Instructions before which a field is brought up to date, each with the kernel's number ([`Hooks::read`]).
     pub reads: BTreeMap<usize, u32>,
+    /// Loads of fields of the kernel's structures. Through a NULL pointer they give 0: the kernel's verifier lets a program follow
+    /// such a pointer, and a load that faults gives 0 there (`BPF_PROBE_MEM`).
+    pub of_kernel: BTreeSet<usize>,
 }
+
+/// Addresses below are those of a NULL pointer.
+pub const NULL_END: u64 = 4096;
 
 /// All functions that refer to each other.
 #[derive(Clone, Default)]

@@ -21,7 +21,7 @@ use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module as _};
 
 use crate::insn::{self, FRAME, Insn, alu, atomic, class, jump, mode};
-use crate::program::{BUDGET, Function, Hooks, HostFn, Layout, Ref, STACK_BYTES, Unit};
+use crate::program::{BUDGET, Function, Hooks, HostFn, Layout, NULL_END, Ref, STACK_BYTES, Unit};
 use crate::verify::{Invalid, verify};
 
 /// The arguments of native code: the run, and the registers r1 to r5.
@@ -427,7 +427,11 @@ impl<'a> Translator<'a> {
             class::LD => self.load_wide(index, insn),
             class::LDX => {
                 let base = self.get(insn.src);
-                let value = self.load(base, insn, insn.mode() == mode::MEMSX);
+                let signed = insn.mode() == mode::MEMSX;
+                let value = match self.function.of_kernel.contains(&index) {
+                    true => self.load_of_kernel(base, insn, signed),
+                    false => self.load(base, insn, signed),
+                };
                 self.set(insn.dst, value);
                 true
             }
@@ -472,6 +476,23 @@ impl<'a> Translator<'a> {
             _ if signed => self.builder.ins().sextend(types::I64, value),
             _ => self.builder.ins().uextend(types::I64, value),
         }
+    }
+
+    /// A load that gives 0 through a NULL pointer ([`Function::of_kernel`]).
+    fn load_of_kernel(&mut self, base: Value, insn: Insn, signed: bool) -> Value {
+        let (load, done) = (self.builder.create_block(), self.builder.create_block());
+        let result = self.builder.append_block_param(done, types::I64);
+        let below = IntCC::UnsignedLessThan;
+        let is_null = self.builder.ins().icmp_imm_s(below, base, NULL_END as i64);
+        let zero = self.constant(0);
+        self.builder
+            .ins()
+            .brif(is_null, done, &[zero.into()], load, &[]);
+        self.builder.switch_to_block(load);
+        let value = self.load(base, insn, signed);
+        self.builder.ins().jump(done, &[value.into()]);
+        self.builder.switch_to_block(done);
+        result
     }
 
     fn store(&mut self, base: Value, insn: Insn, value: Value) {
