@@ -383,6 +383,23 @@ fn a_null_pointer_ends_the_run_with_the_line() {
     assert!(message.contains(&line("null", "/* here */")), "{message}");
 }
 
+/// A task in the CPU's own queue has that queue; one that was chosen has none, and what is read through its pointer is 0. What a function
+/// returned is not followed without a test.
+#[test]
+fn pointers_of_the_kernel_are_followed_as_the_kernel_does() {
+    let spec = SimSpec {
+        workload: "cpu:tasks=3,duration=1s".to_owned(),
+        ..spec("walks", "")
+    };
+    let message = schedlab_sim::run(&spec, None).unwrap().message.unwrap();
+    let local = (1u64 << 63) + 2;
+    let expected = format!("(other {local} of 2 own 0 of 0 running 3 of 3 waits 0)");
+    assert!(message.contains(&expected), "{message}");
+    let message = fault("walks", ":careless=1");
+    assert!(message.contains("it follows a NULL pointer"), "{message}");
+    assert!(message.contains(&line("walks", "/* here */")), "{message}");
+}
+
 #[test]
 fn a_loop_without_end_ends_the_run() {
     let message = fault("endless", "");

@@ -89,8 +89,11 @@ pub fn missing_functions(elf: &[u8]) -> Vec<String> {
         .symbols()
         .filter(|symbol| symbol.is_undefined() && symbol.is_global() && !symbol.is_weak());
     let names = needed.filter_map(|symbol| symbol.name().ok().map(str::to_owned));
-    let is_missing =
-        |name: &String| !kconfig::is_variable(name) && kfunc(KernelVersion::V7_2, name).is_none();
+    let version = KernelVersion::V7_2;
+    let is_missing = |name: &String| {
+        let found = kfunc(version, name).or_else(|| retired(version, name));
+        !kconfig::is_variable(name) && found.is_none()
+    };
     names.filter(is_missing).collect()
 }
 
@@ -695,15 +698,19 @@ fn bring_up_to_date(context: Context, base: u64, of: u32) {
     let is = |structure: Of| of & structure as u32 != 0;
     if is(Of::RunQueue) {
         let now = context.env(|env| env.cpu.now.get());
-        context.with(|host| {
-            for cpu in &mut host.cpus {
-                let rq = cpu.get_mut().run_queue;
-                if base == 0 || base == rq as u64 {
-                    // SAFETY: it lives as long as the host, which has put one of an object.
-                    unsafe { (*rq.cast::<ObjectRunQueue>()).set_clock(now) };
-                }
+        for index in 0..context.with(|host| host.cpus.len()) {
+            let rq = context.with(|host| host.cpus[index].get_mut().run_queue);
+            if base != 0 && base != rq as u64 {
+                continue;
             }
-        });
+            let cpu = CpuId(index as u32);
+            let (all, of_scx) =
+                context.ask(|kernel| (kernel.nr_running(cpu, false), kernel.nr_running(cpu, true)));
+            // SAFETY: it lives as long as the host, which has put one of an object.
+            let rq = unsafe { &mut *rq.cast::<ObjectRunQueue>() };
+            rq.set_clock(now);
+            rq.set_lengths(all, of_scx);
+        }
     }
     let known = |context: Context, task: TaskId| {
         let facts = context.ask(|kernel| kernel.task_facts(task));

@@ -54,6 +54,8 @@ pub struct Live {
     ddsp_dsq_id: u64,
     ddsp_enq_flags: u64,
     runnable_at: u64,
+    /// The word of `in_iowait`: no task waits for a device.
+    iowait: u64,
     /// NULL: no workload sets one.
     mempolicy: *const c_void,
     cgroups: *const CssSet,
@@ -66,6 +68,7 @@ pub struct Live {
 #[derive(Clone, Copy)]
 struct Queue {
     id: u64,
+    nr: u32,
 }
 
 /// `struct kernfs_node`.
@@ -130,6 +133,9 @@ pub struct ObjectRunQueue {
     clock_task: u64,
     clock_pelt: u64,
     lost_idle_time: u64,
+    nr_running: u32,
+    /// `scx.nr_running`.
+    scx_nr_running: u32,
 }
 
 /// The pointers by which a task, and whoever walks the tree, reaches a cgroup. They live as long as the memory.
@@ -249,7 +255,8 @@ impl Live {
             last_queued: 0,
             sum_exec_runtime: 0,
             dsq: ptr::null(),
-            queue: Queue { id: 0 },
+            queue: Queue { id: 0, nr: 0 },
+            iowait: 0,
             ddsp_dsq_id: 0,
             ddsp_enq_flags: 0,
             runnable_at: 0,
@@ -283,7 +290,8 @@ impl Live {
         self.last_arrival = facts.last_arrival_ns;
         self.last_queued = facts.last_queued_ns;
         self.sum_exec_runtime = facts.sum_exec_ns;
-        self.queue.id = facts.dsq.unwrap_or(0);
+        let (id, nr) = facts.dsq.unwrap_or_default();
+        self.queue = Queue { id, nr };
         self.dsq = match facts.dsq {
             Some(_) => &raw const self.queue,
             None => ptr::null(),
@@ -302,7 +310,14 @@ impl ObjectRunQueue {
             clock_task: 0,
             clock_pelt: 0,
             lost_idle_time: 0,
+            nr_running: 0,
+            scx_nr_running: 0,
         }
+    }
+
+    /// How many tasks are runnable, of all classes and of sched_ext.
+    pub fn set_lengths(&mut self, all: i64, of_scx: i64) {
+        (self.nr_running, self.scx_nr_running) = (all as u32, of_scx as u32);
     }
 
     /// The clocks of a run queue.
@@ -348,9 +363,7 @@ pub fn live(structure: &str, path: &str) -> Option<Of> {
         }
         "sched_ext_entity" => ENTITY.contains(&first).then_some(Of::Entity),
         "sched_entity" => None,
-        "rq" => ["clock", "clock_task", "clock_pelt", "lost_idle_time"]
-            .contains(&first)
-            .then_some(Of::RunQueue),
+        "rq" => RUN_QUEUE.contains(&first).then_some(Of::RunQueue),
         _ => None,
     }
 }
@@ -367,6 +380,15 @@ const LIVE: [&str; 11] = [
     "nivcsw",
     "start_time",
     "se",
+];
+
+const RUN_QUEUE: [&str; 6] = [
+    "clock",
+    "clock_task",
+    "clock_pelt",
+    "lost_idle_time",
+    "nr_running",
+    "scx",
 ];
 
 const ENTITY: [&str; 5] = [
@@ -525,7 +547,14 @@ pub fn add_types(btf: &mut Btf) {
             ("nodes", nodes, 16),
         ],
     );
-    let queue = it.structure("scx_dispatch_q", size_of::<Queue>(), &[("id", u64_, 0)]);
+    let queue = it.structure(
+        "scx_dispatch_q",
+        size_of::<Queue>(),
+        &[
+            ("nr", u32_, offset_of!(Queue, nr)),
+            ("id", u64_, offset_of!(Queue, id)),
+        ],
+    );
     let entity = it.structure("sched_entity", 8, &[("sum_exec_runtime", u64_, 0)]);
     let within = |offset: usize| offset - offset_of!(Live, pcount);
     let waits = it.structure(
@@ -562,6 +591,7 @@ pub fn add_types(btf: &mut Btf) {
             ("start_time", u64_, at!(start_time)),
             ("sched_info", waits, at!(pcount)),
             ("se", entity, at!(sum_exec_runtime)),
+            ("in_iowait", u32_, at!(iowait)),
             ("mempolicy", mempolicy, at!(mempolicy)),
             ("cgroups", set, at!(cgroups)),
             ("sched_task_group", group, at!(task_group)),
@@ -580,10 +610,13 @@ pub fn add_types(btf: &mut Btf) {
             ("selected_cpu", s32_, at!(selected_cpu)),
         ],
     );
+    let scx_rq = it.structure("scx_rq", 4, &[("nr_running", u32_, 0)]);
     it.extend(
         "rq",
         0,
         &[
+            ("nr_running", u32_, offset_of!(ObjectRunQueue, nr_running)),
+            ("scx", scx_rq, offset_of!(ObjectRunQueue, scx_nr_running)),
             ("clock", u64_, offset_of!(ObjectRunQueue, clock)),
             ("clock_task", u64_, offset_of!(ObjectRunQueue, clock_task)),
             ("clock_pelt", u64_, offset_of!(ObjectRunQueue, clock_pelt)),

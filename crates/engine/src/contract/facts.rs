@@ -26,8 +26,8 @@ pub struct TaskFacts {
     pub on_cpu: bool,
     /// `on_rq`.
     pub on_rq: u32,
-    /// The id of `scx.dsq`; `None` where it is NULL.
-    pub dsq: Option<u64>,
+    /// The id of `scx.dsq` and how many tasks are in it; `None` where it is NULL.
+    pub dsq: Option<(u64, u32)>,
     /// `scx.ddsp_dsq_id` and `scx.ddsp_enq_flags`.
     pub ddsp_dsq_id: u64,
     pub ddsp_enq_flags: u64,

@@ -3,7 +3,7 @@
 //! Each request is a method of [`Service`]. [`Request`] and [`Reply`] are the same as values, for who notes
 //! requests or answers them all alike, as tests do: [`Answer`].
 
-use schedlab_trace::{CpuSet, LockClass, TaskId};
+use schedlab_trace::{CpuId, CpuSet, LockClass, TaskId};
 
 use crate::contract::facts::TaskFacts;
 use crate::contract::ids::{DsqId, IterId, PolicyLock, TimerId};
@@ -144,6 +144,8 @@ requests! {
 
     /// The fields of a task that change while it lives, as they are now: a read of memory, so no turn is waited for.
     TaskFacts { task: TaskId } = task_facts -> TaskFacts;
+    /// How many tasks are runnable on a CPU, of sched_ext or of all classes: `rq->scx.nr_running` or `rq->nr_running`. Likewise.
+    NrRunning { cpu: CpuId, of_scx: bool } = nr_running -> i64;
     /// `scx_bpf_task_running()`.
     TaskRunning { task: TaskId } = task_running -> bool;
     /// `scx_bpf_task_cpu()`.

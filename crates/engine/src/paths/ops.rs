@@ -348,6 +348,14 @@ impl<P: Policy, R: Recorder> Service for Caller<'_, P, R> {
         self.kernel.task_facts(task)
     }
 
+    fn nr_running(&self, cpu: CpuId, of_scx: bool) -> i64 {
+        let rq = self.kernel.cpu(cpu);
+        i64::from(match of_scx {
+            true => rq.scx.nr_running(),
+            false => rq.nr_running(),
+        })
+    }
+
     fn task_running(&self, task: TaskId) -> bool {
         self.shared(|kernel, _| {
             let cpu = kernel.task(task).cpu();
@@ -698,7 +706,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 OnRq::Queued => 1,
                 OnRq::Migrating => 2,
             },
-            dsq: (p.dsq() != NIL).then(|| self.dsqs.get(p.dsq()).id()),
+            dsq: match p.dsq() {
+                NIL => None,
+                index if self.is_local(index) => {
+                    let local = &self.cpu(CpuId(index)).local;
+                    Some((local.id(), local.nr()))
+                }
+                index => {
+                    let dsq = self.dsqs.get(index);
+                    Some((dsq.id(), dsq.nr()))
+                }
+            },
             ddsp_dsq_id: p.scx.ddsp_dsq_id(),
             ddsp_enq_flags: p.scx.ddsp_enq_flags(),
             runnable_at: p.scx.runnable_at(),
