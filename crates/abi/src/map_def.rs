@@ -6,6 +6,7 @@ use object::{Object as _, ObjectSection as _};
 
 use crate::ObjectError;
 use crate::dwarf::{Shape, Types, Variable};
+use crate::layout::NR_CPUS_MAX;
 
 /// A BPF map of a policy.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -253,9 +254,31 @@ pub(crate) fn is_there_for_objects(kind: u32) -> bool {
 
 /// Explains that the virtual kernel has no maps of a kind.
 pub fn unknown_kind(name: &str) -> String {
+    if name == "USER_RINGBUF" {
+        return format!(
+            "maps of type {name} are not in the virtual kernel: a process fills them, and no process takes part in a simulation, so a scheduler that decides in user space does not run"
+        );
+    }
     format!(
         "maps of type {name} are not in the virtual kernel (it has HASH, LRU_HASH, ARRAY, their PERCPU forms, QUEUE, STACK, TASK_STORAGE and ARENA; objects have RINGBUF, PERF_EVENT_ARRAY, CGRP_STORAGE, ARRAY_OF_MAPS and HASH_OF_MAPS, too)"
     )
+}
+
+/// The size that libbpf gives a map in place of the one that its definition asks for: a ring buffer gets the next power of two
+/// of pages (`adjust_ringbuf_sz()`), and events get an entry for each CPU (`bpf_object__create_map()`).
+pub(crate) fn entries_of_libbpf(map: &MapDef) -> u32 {
+    const PAGE: u32 = 4096;
+    let asked = map.max_entries;
+    match map.kind {
+        kind::RINGBUF if asked > 0 => {
+            let pages = asked.div_ceil(PAGE).checked_next_power_of_two();
+            pages
+                .and_then(|pages| pages.checked_mul(PAGE))
+                .unwrap_or(asked)
+        }
+        kind::PERF_EVENT_ARRAY if asked == 0 => NR_CPUS_MAX as u32,
+        _ => asked,
+    }
 }
 
 /// Whether the virtual kernel has such a map; the error says what is the matter.
@@ -413,8 +436,28 @@ pub(crate) mod tests {
         assert_eq!(check(&def(kind::RINGBUF, 0, 0, 4096)), Ok(()));
         let error = check(&def(kind::RINGBUF, 0, 0, 4000)).unwrap_err();
         assert!(error.contains("power of two"), "{error}");
+        let error = check(&def(31, 0, 0, 4096)).unwrap_err();
+        assert!(error.contains("a process fills them"), "{error}");
         let error = check(&def(99, 0, 0, 4096)).unwrap_err();
         assert!(error.contains("type 99"), "{error}");
+    }
+
+    #[test]
+    fn libbpf_rounds_the_size_of_a_ring_buffer() {
+        for (asked, given) in [
+            (4096, 4096),
+            (1, 4096),
+            (4097, 8192),
+            (4096 * 24, 4096 * 32),
+            (u32::MAX, u32::MAX),
+            (0, 0),
+        ] {
+            let map = def(kind::RINGBUF, 0, 0, asked);
+            assert_eq!(entries_of_libbpf(&map), given, "{asked}");
+        }
+        assert_eq!(entries_of_libbpf(&def(kind::QUEUE, 0, 8, 7)), 7);
+        let events = def(kind::PERF_EVENT_ARRAY, 4, 4, 0);
+        assert_eq!(entries_of_libbpf(&events), NR_CPUS_MAX as u32);
     }
 
     #[test]

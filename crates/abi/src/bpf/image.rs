@@ -11,7 +11,7 @@ use super::expression::Place;
 use super::{CODE, Program, Translated};
 use crate::kconfig::Values;
 use crate::layout::Ops;
-use crate::map_def::MapDef;
+use crate::map_def::{self, MapDef};
 use crate::memory::{PAGE, Reservation};
 use crate::options::{PolicyOption, Settings};
 
@@ -50,7 +50,9 @@ impl Sized {
         let place = Place::of(machine);
         let other = std::io::Error::other;
         for (map, size) in program.decisions.sizes(place).map_err(other)? {
-            sized.maps[map].max_entries = size;
+            let def = &mut sized.maps[map];
+            def.max_entries = size;
+            def.max_entries = map_def::entries_of_libbpf(def);
         }
         if let Some(recording) = &program.recording {
             sized.inner.clone_from(&recording.inner);

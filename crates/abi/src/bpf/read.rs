@@ -86,6 +86,7 @@ pub fn read(
             // Its loader says how many; each run asks for the number.
             def.max_entries = 1;
         }
+        def.max_entries = map_def::entries_of_libbpf(&def);
         let known = map_def::check(&def).and_then(|()| {
             def.slots = slots(&elf, map)?;
             Ok(def)
