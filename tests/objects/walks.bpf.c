@@ -32,6 +32,9 @@ extern struct rq *scx_bpf_cpu_rq(s32 cpu) __ksym;
 /* Follows what a function returned, without a test. */
 const volatile u32 careless = 0;
 
+/* A loader would set it. */
+const volatile u32 nr_cpus = 0;
+
 s32 waiting;
 
 /* The CPU takes all that wait at once: they are in its own queue. */
@@ -64,8 +67,8 @@ SEC("struct_ops/running") s32 w_running(u64 *ctx)
 	rq = scx_bpf_cpu_rq(0);
 	if (!other || !rq || !other->scx.dsq)
 		return 0;
-	finish("other %llu of %llu own %llu of %llu running %llu of %llu waits %llu", other->scx.dsq->id, other->scx.dsq->nr,
-	       p->scx.dsq->id, p->scx.dsq->nr, rq->scx.nr_running, rq->nr_running, p->in_iowait);
+	finish("other %llu of %llu own %llu of %llu running %llu of %llu waits %llu cpus %llu", other->scx.dsq->id, other->scx.dsq->nr,
+	       p->scx.dsq->id, p->scx.dsq->nr, rq->scx.nr_running, rq->nr_running, p->in_iowait, nr_cpus);
 	return 0;
 }
 

@@ -126,6 +126,10 @@ impl Image {
         for (at, name) in &program.enumerators {
             image.write(*at, &program.enumerator(version, name).to_le_bytes());
         }
+        let nr_cpus = (machine.topology.nr_cpus() as u64).to_le_bytes();
+        for (at, bytes) in &program.cpu_counts {
+            image.write(*at, &nr_cpus[..*bytes as usize]);
+        }
         decisions.set_variables(place, &mut |at, bytes| image.write(at, bytes))?;
         for &(index, value) in &settings.values {
             let option = &options[index];

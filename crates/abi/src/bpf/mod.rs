@@ -75,6 +75,8 @@ pub struct Program {
     pub placement: Placement,
     /// Enumerators whose values a loader puts into variables (`SCX_ENUM_INIT()`), by address.
     enumerators: Vec<(u64, String)>,
+    /// Variables into which a loader puts the number of CPUs: addresses and bytes.
+    cpu_counts: Vec<(u64, u32)>,
     /// Functions of ops, by their place in `struct sched_ext_ops` of the virtual kernel.
     pub ops: Vec<(usize, usize)>,
     /// The rest of the table.

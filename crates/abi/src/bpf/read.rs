@@ -121,6 +121,8 @@ pub fn read(
         is_one.then(|| (variable.address, name.to_owned()))
     });
     let enumerators = enumerators.collect();
+    let cpu_counts = variables.iter().filter(|it| is_cpu_count(it));
+    let cpu_counts = cpu_counts.map(|it| (it.address, it.bytes)).collect();
     let options = variables
         .iter()
         .filter_map(|variable| option(&elf, variable))
@@ -145,6 +147,7 @@ pub fn read(
             recording: None,
             before: Vec::new(),
             enumerators,
+            cpu_counts,
             translated: [OnceLock::new(), OnceLock::new()],
             elf,
         },
@@ -236,6 +239,7 @@ pub fn recorded(
             recording: Some(Recording::new(transcript, &recorded, &kept, inner)),
             before,
             enumerators: Vec::new(),
+            cpu_counts: Vec::new(),
             translated: [OnceLock::new(), OnceLock::new()],
             elf: recorded.elf,
         },
@@ -570,6 +574,19 @@ fn variables(elf: &Elf, placement: &Placement) -> Vec<Variable> {
         }
     }
     found
+}
+
+/// Whether a loader puts the number of CPUs into a variable: those of the kernel tree and of scx do so with these names. 0 and 1 are
+/// what the verifier is shown.
+fn is_cpu_count(variable: &Variable) -> bool {
+    let is_named = ["nr_cpus", "nr_cpu_ids"].contains(&variable.name.as_str());
+    let bytes = variable.bytes as usize;
+    let is_number = [4, 8].contains(&bytes);
+    let [first, rest @ ..] = &variable.value[..bytes.min(8)] else {
+        return false;
+    };
+    let is_unset = *first <= 1 && rest.iter().all(|byte| *byte == 0);
+    variable.is_constant && is_named && is_number && is_unset
 }
 
 /// An option: a number, bool or enumeration that is `const volatile`.
