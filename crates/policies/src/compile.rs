@@ -12,7 +12,7 @@ use std::time::Duration;
 use schedlab_abi::{LeftOut, NativeObject, ObjectError, ObjectErrors, compiler};
 
 use crate::diagnostics::Diagnostics;
-use crate::objects;
+use crate::objects::{self, NoObject};
 use crate::prerequisites;
 use crate::said::{self, Complaints, as_asked};
 
@@ -87,13 +87,15 @@ impl Compiled {
         if !is_of_source {
             return Err(told);
         }
-        let Ok(objects::Read {
+        let objects::Read {
             object,
             notes,
             files,
-        }) = objects::of_source(path)
-        else {
-            return Err(told);
+        } = match objects::of_source(path) {
+            Ok(read) => read,
+            // BPF takes the source: what the virtual kernel lacks is the reason, not what native code lacks.
+            Err(NoObject::Lacks(lines)) => return Err(lines),
+            Err(NoObject::Refused(errors)) => return Err(with_clang(told, &errors, path)),
         };
         let source = format!("{}:", path.display());
         let names_a_line = |line: &&String| {
@@ -122,6 +124,24 @@ impl Compiled {
     pub(crate) fn is_current(&self) -> bool {
         sum(&self.files).is_ok_and(|sum| sum == self.sum)
     }
+}
+
+/// Adds the first error of clang for BPF, if it is in a line of the source that the native compiler has not named.
+fn with_clang(mut told: Diagnostics, errors: &[String], path: &Path) -> Diagnostics {
+    let source = format!("{}:", path.display());
+    let first = errors.iter().find_map(|line| {
+        let (place, what) = line.strip_prefix(&source)?.split_once("error: ")?;
+        Some((place.split(':').next()?.to_owned(), what))
+    });
+    if let Some((number, what)) = first {
+        let place = format!("{source}{number}:");
+        if !told.lines.iter().any(|line| line.starts_with(&place)) {
+            // Without the name of a flag.
+            let what = what.split(" [-W").next().unwrap_or(what);
+            told.lines.push(format!("{place} clang for BPF: {what}"));
+        }
+    }
+    told
 }
 
 /// The end of a note about an object.
@@ -310,6 +330,52 @@ pub(crate) fn private_folder() -> Result<PrivateFolder, Diagnostics> {
     Ok(PrivateFolder {
         folder,
         _counted: counted,
+    })
+}
+
+/// Whether a source calls a function that native code lacks, although it compiles: a call ends the run. One whose existence it asks for
+/// may be missing.
+pub(crate) fn objects_alone(path: &Path) -> Option<Refused> {
+    let source = fs::read_to_string(path).ok()?;
+    let missing: Vec<&str> = crate::headers()
+        .iter()
+        .filter(|(header, _)| header.starts_with("native/"))
+        .flat_map(|(_, text)| text.lines())
+        .filter_map(|line| {
+            let name = match line.strip_prefix("LAB_MISSING_VOID(") {
+                Some(rest) => rest.split(',').next(),
+                None => line.strip_prefix("LAB_MISSING(")?.split(',').nth(1),
+            };
+            name.map(|name| name.trim().trim_end_matches(')'))
+        })
+        .filter(|name| !source.contains(&format!("bpf_ksym_exists({name}")))
+        .collect();
+    let is_comment = |line: &str| ["*", "/*", "//"].iter().any(|it| line.starts_with(it));
+    let calls = |line: &str, name: &str| {
+        let mut ends = line
+            .match_indices(name)
+            .map(|(at, _)| (at, at + name.len()));
+        let is_name = |c: char| c.is_alphanumeric() || c == '_';
+        ends.any(|(at, end)| {
+            !line[..at].ends_with(is_name) && line[end..].trim_start().starts_with('(')
+        })
+    };
+    let (index, name) = source
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !is_comment(line.trim_start()))
+        .find_map(|(index, line)| {
+            let name = missing.iter().find(|name| calls(line, name))?;
+            Some((index, *name))
+        })?;
+    let told = format!(
+        "{}:{}: {name}() is in the virtual kernel for objects alone",
+        path.display(),
+        index + 1
+    );
+    Some(Refused {
+        told: one(told),
+        is_of_source: true,
     })
 }
 

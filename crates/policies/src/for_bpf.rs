@@ -30,6 +30,33 @@ pub fn beside(source: &Path) -> PathBuf {
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
+/// A call of clang.
+pub struct Attempt<'a> {
+    pub source: &'a Path,
+    /// Folders of headers; the system's come after them.
+    pub include: &'a [PathBuf],
+    pub cflags: &'a [String],
+    /// A header that comes before the source.
+    pub ahead: Option<&'a Path>,
+    /// Whether it goes on after many errors.
+    pub all_errors: bool,
+    /// Whether it may use instructions that kernels have since Linux 6.6 (`-mcpu=v4`).
+    pub newer_instructions: bool,
+}
+
+impl<'a> Attempt<'a> {
+    pub fn new(source: &'a Path, include: &'a [PathBuf]) -> Attempt<'a> {
+        Attempt {
+            source,
+            include,
+            cflags: &[],
+            ahead: None,
+            all_errors: false,
+            newer_instructions: false,
+        }
+    }
+}
+
 /// Compiles a source with the headers of these folders and the system's, and adds what it was made of to `files`.
 ///
 /// # Errors
@@ -40,8 +67,23 @@ pub fn compile(
     cflags: &[String],
     files: &mut Vec<PathBuf>,
 ) -> Result<Vec<u8>, Vec<String>> {
+    let attempt = Attempt {
+        cflags,
+        ..Attempt::new(source, include)
+    };
+    self::attempt(&attempt, files).map_err(|mut errors| {
+        errors.truncate(5);
+        errors
+    })
+}
+
+/// Does so.
+///
+/// # Errors
+/// If there is no clang, or it refuses the source: its errors.
+pub fn attempt(it: &Attempt<'_>, files: &mut Vec<PathBuf>) -> Result<Vec<u8>, Vec<String>> {
     let failed = |text: String| vec![text];
-    let place = source.display();
+    let place = it.source.display();
     let clang = clang::find().map_err(|what| {
         let why = "this source is compiled for BPF (docs/objects.md)";
         failed(format!("{place}: {why}: {what}"))
@@ -59,19 +101,27 @@ pub fn compile(
         format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH),
     ];
     let depends_text = depends.to_string_lossy();
-    let flags = ["-mcpu=v3", "-O2", "-g", "-mllvm", "-disable-gotox"]
+    let instructions = match it.newer_instructions {
+        true => "-mcpu=v4",
+        false => "-mcpu=v3",
+    };
+    let ahead = it.ahead.map(|path| path.to_string_lossy());
+    let ahead = ahead.iter().flat_map(|path| ["-include", path]);
+    let flags = [instructions, "-O2", "-g", "-mllvm", "-disable-gotox"]
         .into_iter()
         .chain(of_arch.iter().map(String::as_str))
         .chain(["-idirafter", "/usr/include"])
-        .chain(cflags.iter().map(String::as_str))
+        .chain(it.all_errors.then_some("-ferror-limit=0"))
+        .chain(it.cflags.iter().map(String::as_str))
+        .chain(ahead)
         .chain(["-MMD", "-MF", &depends_text]);
-    let output = clang.compile(flags, include, source, &object);
+    let output = clang.compile(flags, it.include, it.source, &object);
     let clang = &clang.command;
     let output = output.map_err(|error| failed(format!("{place}: {clang}: {error}")))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let errors = said.lines().filter(|line| line.contains("error: "));
-        let lines: Vec<String> = errors.take(5).map(str::to_owned).collect();
+        let lines: Vec<String> = errors.map(str::to_owned).collect();
         return Err(match lines.is_empty() {
             true => failed(format!("{place}: {clang} has failed: {said}")),
             false => lines,

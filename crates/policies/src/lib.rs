@@ -11,6 +11,7 @@ pub mod exec;
 mod for_bpf;
 pub mod kept;
 pub mod objects;
+mod older;
 mod prerequisites;
 mod said;
 mod select;

@@ -10,6 +10,7 @@ use schedlab_abi::{KernelTypes, LeftOut, NativeObject, ObjectError, ObjectErrors
 use crate::Diagnostics;
 use crate::embedded;
 use crate::for_bpf;
+use crate::older;
 use crate::sidecar::{self, Sidecar};
 
 /// The ending of an object's path.
@@ -89,29 +90,41 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
     joined(path, parts, &sidecar.decisions, files)
 }
 
+/// Why a source becomes no object.
+pub(crate) enum NoObject {
+    /// clang's errors; none where it has no headers, or takes a function that no kernel has.
+    Refused(Vec<String>),
+    /// It is an object that cannot be simulated.
+    Lacks(Diagnostics),
+}
+
 /// Makes an object of a source that is compiled for BPF with the program's headers, those beside it and the system's: in this
 /// order, as for a real kernel.
 ///
 /// # Errors
 /// As [`read`], or if it needs a function that is not in the virtual kernel.
-pub(crate) fn of_source(path: &Path) -> Result<Read, Diagnostics> {
+pub(crate) fn of_source(path: &Path) -> Result<Read, NoObject> {
     let (mut files, headers) = (Vec::new(), for_bpf::headers());
     let mut include = headers.clone();
     include.push(for_bpf::beside(path));
-    let elf =
-        for_bpf::compile(path, &include, &[], &mut files).map_err(|lines| Diagnostics { lines })?;
-    let missing = schedlab_abi::missing_functions(&elf);
-    if !missing.is_empty() {
-        let told =
-            |name: &String| format!("{}: {name}() is not in the virtual kernel", path.display());
-        let lines = missing.iter().map(told).collect();
-        return Err(Diagnostics { lines });
+    let compiled = for_bpf::compile(path, &include, &[], &mut files);
+    // A source whose headers are missing altogether is no older one.
+    let compiled = match compiled {
+        Err(_) if !headers.is_empty() => older::compile(path, &headers, &mut files),
+        compiled => compiled,
+    };
+    let elf = compiled.map_err(|lines| match headers.is_empty() {
+        true => NoObject::Refused(Vec::new()),
+        false => NoObject::Refused(lines),
+    })?;
+    if !schedlab_abi::missing_functions(&elf).is_empty() {
+        return Err(NoObject::Refused(Vec::new()));
     }
     // Headers of the program are the same for each.
     files.retain(|file| !headers.iter().any(|folder| file.starts_with(folder)));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parts = vec![(name.into_owned(), elf)];
-    joined(path, parts, &Decisions::default(), files)
+    joined(path, parts, &Decisions::default(), files).map_err(NoObject::Lacks)
 }
 
 /// Makes an object of its parts.

@@ -174,7 +174,10 @@ fn compiled<A>(
         false => compiler::default_compiler(),
     };
     let compiled = match compile::compiled(path, &compiler, audit) {
-        Ok(compiled) => compiled,
+        Ok(native) => match compile::objects_alone(path) {
+            Some(refused) => Compiled::for_bpf(path, refused, audit).unwrap_or(native),
+            None => native,
+        },
         Err(refused) if !audit => Compiled::for_bpf(path, refused, audit)?,
         Err(refused) => match compile::compiled(path, &compiler::default_compiler(), false) {
             // Without the calls of the audit, which it knows nothing of.

@@ -6,7 +6,7 @@ use std::ptr;
 
 use schedlab_bpf::program::{Hooks, HostFn, Layout};
 use schedlab_engine::KernelVersion;
-use schedlab_trace::TaskId;
+use schedlab_trace::{CpuId, TaskId};
 
 use super::fields::{Cgroup, Css, ObjectRunQueue, Of};
 use super::masks;
