@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a task's pointers lead to: a queue of the CPU, and nothing. */
+/* Pointers of a task: to a queue of the CPU, and to nothing. */
 #include "kernel.h"
 
 struct scx_dispatch_q {

@@ -38,7 +38,7 @@ pub struct Function {
     pub of_kernel: BTreeSet<usize>,
 }
 
-/// Addresses below are those of a NULL pointer.
+/// The end of the addresses that a NULL pointer leads to.
 pub const NULL_END: u64 = 4096;
 
 /// All functions that refer to each other.

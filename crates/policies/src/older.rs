@@ -20,7 +20,7 @@ const ABOVE: usize = 3;
 /// How often names are set aside before it is given up: each time clang shows those behind the ones before.
 const ROUNDS: usize = 6;
 
-/// What one attempt has found to be in the way.
+/// Names and headers that were in the way of an attempt.
 #[derive(Clone, PartialEq, Eq, Default)]
 struct Aside {
     /// Names of `vmlinux.h` that another header or the source declares otherwise.

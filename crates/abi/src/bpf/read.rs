@@ -576,7 +576,7 @@ fn variables(elf: &Elf, placement: &Placement) -> Vec<Variable> {
     found
 }
 
-/// Whether a loader puts the number of CPUs into a variable: those of the kernel tree and of scx do so with these names. 0 and 1 are
+/// Whether a loader puts the number of CPUs into a variable: loaders of the kernel tree and of scx do so with these names. 0 and 1 are
 /// what the verifier is shown.
 fn is_cpu_count(variable: &Variable) -> bool {
     let is_named = ["nr_cpus", "nr_cpu_ids"].contains(&variable.name.as_str());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Functions that the kernel has retired (docs/objects.md). Types of kernels that
- * still had them declare them; those of today do not. Nothing is included here, as
+ * still had them declare them; the types of today do not. Nothing is included here, as
  * a source brings its own types.
  */
 struct task_struct;

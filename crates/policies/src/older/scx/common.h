@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What <scx/common.bpf.h> of earlier versions of scx had, behind that of today. All
+ * Adds to <scx/common.bpf.h> of today the names that earlier versions of scx had. All
  * are macros, so that a message has the line of who uses one.
  */
 #ifndef LAB_OLDER_COMMON_H
@@ -34,7 +34,7 @@ extern s32 scx_bpf_select_cpu_and(struct task_struct *p, s32 prev_cpu, u64 wake_
 #define SCX_OPS_HAS_CGROUP_WEIGHT	0
 #define SCX_OPS_CGROUP_KNOB_WEIGHT	0
 
-/* What covered differences between kernels of then. */
+/* Macros that covered differences between kernels of then. */
 #define __COMPAT_SCX_KICK_IDLE		SCX_KICK_IDLE
 #define __COMPAT_scx_bpf_switch_all()	((void)0)
 #define __COMPAT_scx_bpf_task_cgroup(p)	scx_bpf_task_cgroup(p)
