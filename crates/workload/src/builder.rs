@@ -7,8 +7,7 @@ use schedlab_trace::{CpuSet, Duration, Instant};
 use crate::action::{
     Action, Behaviour, Context, ObjectId, ObjectSpec, SchedClass, Score, TaskSpec,
 };
-use crate::cgroup::{Bandwidth, CgroupId, CgroupSettings, Cgroups};
-use crate::model::CGROUP;
+use crate::cgroup::{Bandwidth, CgroupId, CgroupSettings, Cgroups, OPTION};
 use crate::{Counters, Options, Start, Workload, WorkloadError};
 
 /// The values for task number i of the options that every workload has ([`crate::common`]).
@@ -178,7 +177,7 @@ impl Builder {
     /// Makes the cgroup of the common options. Returns it.
     fn own_cgroup(&mut self, options: &Options) -> Result<CgroupId, WorkloadError> {
         let wrong = |message: String| options.contradiction(message);
-        let path = options.cgroup(CGROUP);
+        let path = options.cgroup(OPTION);
         let cgroup = self
             .cgroups
             .at(&path)
@@ -192,7 +191,7 @@ impl Builder {
         };
         if cgroup == CgroupId::ROOT {
             return Err(wrong(format!(
-                "`{given}` needs a cgroup below the root: add `{CGROUP}=/NAME`"
+                "`{given}` needs a cgroup below the root: add `{OPTION}=/NAME`"
             )));
         }
         let bandwidth = Bandwidth {

@@ -1,6 +1,6 @@
 //! Cgroups with their settings of the cpu controller: a tree that the tasks of a workload are in.
 //!
-//! Names and ranges are those of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files").
+//! Names and ranges follow cgroup v2 (Documentation/admin-guide/cgroup-v2.rst, "CPU Interface Files").
 
 use std::fmt;
 
@@ -19,6 +19,9 @@ impl CgroupId {
         self.0 as usize
     }
 }
+
+/// The option of a workload with the path of a cgroup.
+pub(crate) const OPTION: &str = "cgroup";
 
 /// Weights from 1 to this (`CGROUP_WEIGHT_MAX`).
 pub const WEIGHT_MAX: u32 = 10_000;

@@ -110,12 +110,9 @@ pub(crate) const fn offset(doc: &'static str) -> Param {
 impl Param {
     /// Returns whether it concerns the cgroup of a workload.
     pub(crate) fn is_of_cgroup(&self) -> bool {
-        self.name == CGROUP || self.name.starts_with("cpu.")
+        self.name == cgroup::OPTION || self.name.starts_with("cpu.")
     }
 }
-
-/// The option with the path of a cgroup.
-pub(crate) const CGROUP: &str = "cgroup";
 
 impl Model {
     /// Returns all options, its own first.

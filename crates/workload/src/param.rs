@@ -462,7 +462,7 @@ impl Options {
             .any(|(param, _, given)| param.name == name && *given)
     }
 
-    /// Every option as it would be written; those of cgroups only where they are given, since most workloads have none.
+    /// Every option as it would be written. Options of cgroups are shown only where they are given: most workloads have no cgroup.
     pub(crate) fn shown(&self) -> Vec<(String, String)> {
         self.values
             .iter()

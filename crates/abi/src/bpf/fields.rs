@@ -191,7 +191,7 @@ impl Cgroup {
 }
 
 impl CgroupPlace {
-    /// Returns whether a `struct cgroup_subsys_state` is its own or that of its task group.
+    /// Returns whether a `struct cgroup_subsys_state` is its own or its task group's.
     pub fn has(&self, css: *const Css) -> bool {
         // SAFETY: as in `Cgroup::put`.
         let own = unsafe { [&raw const (*self.cgroup).css, &raw const (*self.group).css] };

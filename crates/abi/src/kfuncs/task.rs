@@ -93,7 +93,7 @@ pub extern "C" fn set_dsq_vtime(context: Context, p: *mut Task, vtime: u64) -> b
     context.ask(|kernel| kernel.task_set_vtime(task, vtime))
 }
 
-/// The pointer of a cgroup, null if there is none.
+/// The pointer of a cgroup; null for no cgroup.
 fn pointer(context: Context, cgroup: Option<CgroupId>) -> *const Cgroup {
     cgroup.map_or(ptr::null(), |cgroup| {
         context.with(|host| host.cgroups.place(cgroup).cgroup)

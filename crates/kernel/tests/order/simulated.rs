@@ -168,6 +168,7 @@ fn workload(case: &Case) -> Workload {
         tasks: (0..case.yielders).map(yielder).chain([waker]).collect(),
         start: Start::Together,
         parts: Vec::new(),
+        cgroups: Default::default(),
         duration: None,
         score: Score {
             name: "makespan_ns",
