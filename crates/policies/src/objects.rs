@@ -117,7 +117,9 @@ pub(crate) fn of_source(path: &Path) -> Result<Read, NoObject> {
         true => NoObject::Refused(Vec::new()),
         false => NoObject::Refused(lines),
     })?;
-    if !schedlab_abi::missing_functions(&elf).is_empty() {
+    // Without a table of ops the object's reader would miss the wrong thing first; the native compiler's words are right.
+    let has_table = elf.windows(11).any(|name| name == b".struct_ops");
+    if !has_table || !schedlab_abi::missing_functions(&elf).is_empty() {
         return Err(NoObject::Refused(Vec::new()));
     }
     // Headers of the program are the same for each.
