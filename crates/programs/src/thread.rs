@@ -383,7 +383,7 @@ impl Process {
             Action::SetNice(nice) => sys::set_nice(nice).map_err(|e| refused("nice level", &e))?,
             Action::SetAffinity(cpus) => run.set_affinity(Some(&cpus))?,
             Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
-            // The user was told (`process::start`).
+            // A real program makes no cgroups; `process::run` adds a note.
             Action::JoinCgroup(_) => {}
             Action::Touch(touch) => own.memory.touch(touch),
             Action::Fault(pages) => (0..pages)
