@@ -21,90 +21,64 @@ pub const MAY_SLEEP: OpSet = OpSet::NONE
 /// Code that runs with interrupts on: the ops that may sleep, and timers' callbacks.
 pub const INTERRUPTIBLE: OpSet = MAY_SLEEP.with(OpKind::TimerCallback);
 
+/// The address in a field of an ops table, 0 of an empty one. A field has a function or, where nobody calls it, a pointer.
+macro_rules! address {
+    ($ops:ident.core_sched_before) => {
+        $ops.core_sched_before as usize
+    };
+    ($ops:ident.cgroup_cancel_move) => {
+        $ops.cgroup_cancel_move as usize
+    };
+    ($ops:ident.$field:ident) => {
+        $ops.$field.map_or(0, |op| op as usize)
+    };
+}
+
+macro_rules! addresses {
+    ($ops:ident { $($kind:ident: $field:ident,)* }) => {
+        [$((OpKind::$kind, address!($ops.$field)),)*]
+    };
+}
+
 /// Where the code of each op lies; 0 of one that is not there.
 fn addresses(ops: &Ops) -> [(OpKind, usize); 35] {
-    [
-        (
-            OpKind::SelectCpu,
-            ops.select_cpu.map_or(0, |op| op as usize),
-        ),
-        (OpKind::Enqueue, ops.enqueue.map_or(0, |op| op as usize)),
-        (OpKind::Dequeue, ops.dequeue.map_or(0, |op| op as usize)),
-        (OpKind::Dispatch, ops.dispatch.map_or(0, |op| op as usize)),
-        (OpKind::Tick, ops.tick.map_or(0, |op| op as usize)),
-        (OpKind::Runnable, ops.runnable.map_or(0, |op| op as usize)),
-        (OpKind::Running, ops.running.map_or(0, |op| op as usize)),
-        (OpKind::Stopping, ops.stopping.map_or(0, |op| op as usize)),
-        (OpKind::Quiescent, ops.quiescent.map_or(0, |op| op as usize)),
-        (OpKind::Yield, ops.yield_.map_or(0, |op| op as usize)),
-        (OpKind::CoreSchedBefore, ops.core_sched_before as usize),
-        (
-            OpKind::SetWeight,
-            ops.set_weight.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::SetCpumask,
-            ops.set_cpumask.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::UpdateIdle,
-            ops.update_idle.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CpuAcquire,
-            ops.cpu_acquire.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CpuRelease,
-            ops.cpu_release.map_or(0, |op| op as usize),
-        ),
-        (OpKind::InitTask, ops.init_task.map_or(0, |op| op as usize)),
-        (OpKind::ExitTask, ops.exit_task.map_or(0, |op| op as usize)),
-        (OpKind::Enable, ops.enable.map_or(0, |op| op as usize)),
-        (OpKind::Disable, ops.disable.map_or(0, |op| op as usize)),
-        (
-            OpKind::CpuOnline,
-            ops.cpu_online.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CpuOffline,
-            ops.cpu_offline.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupInit,
-            ops.cgroup_init.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupExit,
-            ops.cgroup_exit.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupPrepMove,
-            ops.cgroup_prep_move.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupMove,
-            ops.cgroup_move.map_or(0, |op| op as usize),
-        ),
-        (OpKind::CgroupCancelMove, ops.cgroup_cancel_move as usize),
-        (
-            OpKind::CgroupSetWeight,
-            ops.cgroup_set_weight.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupSetBandwidth,
-            ops.cgroup_set_bandwidth.map_or(0, |op| op as usize),
-        ),
-        (
-            OpKind::CgroupSetIdle,
-            ops.cgroup_set_idle.map_or(0, |op| op as usize),
-        ),
-        (OpKind::Dump, ops.dump.map_or(0, |op| op as usize)),
-        (OpKind::DumpCpu, ops.dump_cpu.map_or(0, |op| op as usize)),
-        (OpKind::DumpTask, ops.dump_task.map_or(0, |op| op as usize)),
-        (OpKind::Init, ops.init.map_or(0, |op| op as usize)),
-        (OpKind::Exit, ops.exit.map_or(0, |op| op as usize)),
-    ]
+    addresses!(ops {
+        SelectCpu: select_cpu,
+        Enqueue: enqueue,
+        Dequeue: dequeue,
+        Dispatch: dispatch,
+        Tick: tick,
+        Runnable: runnable,
+        Running: running,
+        Stopping: stopping,
+        Quiescent: quiescent,
+        Yield: yield_,
+        CoreSchedBefore: core_sched_before,
+        SetWeight: set_weight,
+        SetCpumask: set_cpumask,
+        UpdateIdle: update_idle,
+        CpuAcquire: cpu_acquire,
+        CpuRelease: cpu_release,
+        InitTask: init_task,
+        ExitTask: exit_task,
+        Enable: enable,
+        Disable: disable,
+        CpuOnline: cpu_online,
+        CpuOffline: cpu_offline,
+        CgroupInit: cgroup_init,
+        CgroupExit: cgroup_exit,
+        CgroupPrepMove: cgroup_prep_move,
+        CgroupMove: cgroup_move,
+        CgroupCancelMove: cgroup_cancel_move,
+        CgroupSetWeight: cgroup_set_weight,
+        CgroupSetBandwidth: cgroup_set_bandwidth,
+        CgroupSetIdle: cgroup_set_idle,
+        Dump: dump,
+        DumpCpu: dump_cpu,
+        DumpTask: dump_task,
+        Init: init,
+        Exit: exit,
+    })
 }
 
 /// Where the code of an op lies.
