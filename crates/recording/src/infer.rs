@@ -783,6 +783,7 @@ fn is_recorder(comm: &str) -> bool {
         "traced",
         "traced_probes",
         "atrace",
+        "wprof",
     ]
     .contains(&comm)
 }

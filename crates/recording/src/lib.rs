@@ -19,6 +19,7 @@ mod read;
 mod tally;
 mod task;
 mod text;
+mod wprof;
 
 pub use error::RecordingError;
 pub use event::{About, Call, Comm, Context, Event, Left, Tid, What};

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, Read as _};
 
-use crate::{About, Event, RecordingError, perf, text};
+use crate::{About, Event, RecordingError, perf, text, wprof};
 
 /// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +12,8 @@ pub enum Kind {
     Perf,
     /// Text of ftrace, systrace or `perf script`.
     Text,
+    /// JSON lines of wprof.
+    Wprof,
     /// A workload file of schedlab.
     Workload,
 }
@@ -42,7 +44,6 @@ pub fn kind(path: &str) -> Result<Kind, RecordingError> {
         (b"\x1f\x8b", "compressed: unpack it first"),
         (b"\x28\xb5\x2f\xfd", "compressed: unpack it first"),
         (b"\xc1\x1f\xfc\xc1", "a trace in the Common Trace Format"),
-        (b"{", "JSON"),
     ] {
         if head.starts_with(magic) {
             return Err(foreign(what));
@@ -54,6 +55,12 @@ pub fn kind(path: &str) -> Result<Kind, RecordingError> {
     let text = String::from_utf8_lossy(&head);
     if schedlab_workload::recorded::is_recorded(&text) {
         return Ok(Kind::Workload);
+    }
+    if text.starts_with('{') {
+        return match wprof::is_wprof(&text) {
+            true => Ok(Kind::Wprof),
+            false => Err(foreign("JSON without a header of wprof")),
+        };
     }
     if text::is_trace(&text) {
         return Ok(Kind::Text);
@@ -73,6 +80,7 @@ pub fn read(path: &str, sink: &mut dyn FnMut(&Event)) -> Result<About, Recording
     let about = match kind(path)? {
         Kind::Perf => perf::read(path, &mut file, sink)?,
         Kind::Text => text::read(path, BufReader::new(file), sink)?,
+        Kind::Wprof => wprof::read(path, BufReader::new(file), sink)?,
         Kind::Workload => {
             return Err(RecordingError::Foreign {
                 path: path.to_owned(),
