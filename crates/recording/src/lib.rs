@@ -19,6 +19,8 @@ mod read;
 mod tally;
 mod task;
 mod text;
+mod tracedat;
+mod tracepoint;
 mod wprof;
 
 pub use error::RecordingError;
