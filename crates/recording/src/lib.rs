@@ -14,6 +14,7 @@ mod infer;
 mod order;
 pub mod page;
 mod perf;
+mod perfetto;
 mod program;
 mod read;
 mod tally;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, Read as _};
 
-use crate::{About, Event, RecordingError, perf, text, tracedat, wprof};
+use crate::{About, Event, RecordingError, perf, perfetto, text, tracedat, wprof};
 
 /// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +14,8 @@ pub enum Kind {
     Text,
     /// trace.dat of trace-cmd.
     TraceDat,
+    /// Protobuf of Perfetto.
+    Perfetto,
     /// JSON lines of wprof.
     Wprof,
     /// A workload file of schedlab.
@@ -66,6 +68,9 @@ pub fn kind(path: &str) -> Result<Kind, RecordingError> {
     if text::is_trace(&text) {
         return Ok(Kind::Text);
     }
+    if perfetto::is_perfetto(&head) {
+        return Ok(Kind::Perfetto);
+    }
     Err(foreign(match head.contains(&0) {
         true => "binary of an unknown format",
         false => "no line of its beginning is an event",
@@ -82,6 +87,7 @@ pub fn read(path: &str, sink: &mut dyn FnMut(&Event)) -> Result<About, Recording
         Kind::Perf => perf::read(path, &mut file, sink)?,
         Kind::Text => text::read(path, BufReader::new(file), sink)?,
         Kind::TraceDat => tracedat::read(path, &mut file, sink)?,
+        Kind::Perfetto => perfetto::read(path, &mut file, sink)?,
         Kind::Wprof => wprof::read(path, BufReader::new(file), sink)?,
         Kind::Workload => {
             return Err(RecordingError::Foreign {

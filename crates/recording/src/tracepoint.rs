@@ -161,7 +161,7 @@ pub(crate) fn old_left(state: i64) -> Left {
 
 /// The numbers of system calls that may wait, by machine (arch/x86/entry/syscalls/syscall_64.tbl,
 /// include/uapi/asm-generic/unistd.h); on other machines nothing is known of a call.
-fn call(machine: &str, number: i64, first: u64, second: u64) -> Call {
+pub(crate) fn call(machine: &str, number: i64, first: u64, second: u64) -> Call {
     let x86 = match machine {
         "x86_64" => true,
         "aarch64" | "arm64" | "riscv64" | "loongarch64" => false,

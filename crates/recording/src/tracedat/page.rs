@@ -177,7 +177,7 @@ mod tests {
             Endianness::BigEndian => value.to_be_bytes(),
         };
         let mut bytes = long(time).to_vec();
-        bytes.extend(long(words.len() as u64 * 4 | flags));
+        bytes.extend(long((words.len() as u64 * 4) | flags));
         for word in words {
             bytes.extend(match endian {
                 Endianness::LittleEndian => word.to_le_bytes(),
