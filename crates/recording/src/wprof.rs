@@ -122,7 +122,8 @@ pub(crate) fn read(
             let header: Header =
                 serde_json::from_str(text).map_err(|error| corrupted(within_line(&error)))?;
             reader.stacks_left = header.stack_cnt;
-            reader.order.about.format = format!("JSON of wprof, version {}", header.version);
+            reader.order.about.format =
+                format!("JSON of wprof, version {}", header.version.escape_debug());
             continue;
         }
         match serde_json::from_str::<Line>(text) {
@@ -194,7 +195,7 @@ impl Reader<'_> {
                 let left = match self.exiting.remove(&prev.tid) {
                     true => Left::Dead,
                     false => left(state)
-                        .ok_or_else(|| corrupted(format!("an unknown state `{state}`")))?,
+                        .ok_or_else(|| corrupted(format!("an unknown state {state:?}")))?,
                 };
                 let what = What::Switch {
                     prev: prev.tid,
@@ -446,7 +447,7 @@ mod tests {
         assert!(told(&format!("{}\n", &line[..60])).contains(" in column "));
         assert!(
             told(&line.replace("blocked", "gone"))
-                .contains("`t`: line 3: an unknown state `gone`; the file is damaged")
+                .contains("`t`: line 3: an unknown state \"gone\"; the file is damaged")
         );
         assert!(
             told(&line.replace("next_prio", "x"))

@@ -112,12 +112,12 @@ impl<R: Read> Input<R> {
         self.number(8, what)
     }
 
-    /// Reads a text up to its zero byte.
+    /// Reads a text up to its zero byte; what cannot be printed becomes `?`.
     pub fn text(&mut self, what: &str) -> Result<String, RecordingError> {
         let mut text = Vec::new();
         loop {
             match self.bytes(1, what)?[0] {
-                0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+                0 => return Ok(printable(&text)),
                 byte if text.len() < TEXT_MAX => text.push(byte),
                 _ => return Err(self.corrupted(format!("{what} has no end"))),
             }
@@ -129,9 +129,21 @@ impl<R: Read> Input<R> {
         let name = String::from_utf8_lossy(text.trim_ascii_end()).replace('\0', "");
         match self.bytes(text.len() as u64, &name)? == text {
             true => Ok(()),
-            false => Err(self.corrupted(format!("`{name}` should stand here"))),
+            false => {
+                self.at -= text.len() as u64;
+                Err(self.corrupted(format!("`{name}` should stand here")))
+            }
         }
     }
+}
+
+/// Text for a line; what cannot be printed becomes `?`.
+pub(super) fn printable(bytes: &[u8]) -> String {
+    let chars = bytes.iter().map(|byte| match byte {
+        b' '..=b'~' => char::from(*byte),
+        _ => '?',
+    });
+    chars.collect()
 }
 
 /// An unsigned number of at most 8 bytes.

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::head::{CpuPages, Head};
-use super::input::Input;
+use super::input::{Input, printable};
 use crate::RecordingError;
 
 /// Reads all behind the page size.
@@ -55,8 +55,7 @@ fn options<R: Read>(head: &mut Head, input: &mut Input<R>) -> Result<(), Recordi
         let data = input.bytes(u64::from(size), "an option")?;
         if id == 3 {
             let name = data.get(8..).unwrap_or_default();
-            let name = String::from_utf8_lossy(name);
-            head.instance = Some(name.trim_end_matches('\0').to_owned());
+            head.instance = Some(printable(name.strip_suffix(b"\0").unwrap_or(name)));
         } else {
             head.option(id, &data, input.endian);
         }
