@@ -440,8 +440,10 @@ impl Inference {
                 (None, None) => (at_ns, None),
             };
             if counts {
-                // Facts that came early are known only now.
-                self.tally.runnable(woken_ns, slot, true);
+                // Facts that came early are known only now. Without any, its wait for a CPU is unknown.
+                if wake.is_some() {
+                    self.tally.runnable(woken_ns, slot, true);
+                }
                 self.wait(slot, since_ns, woken_ns, wake);
             } else {
                 let ns = woken_ns.saturating_sub(since_ns);
@@ -637,7 +639,8 @@ impl Inference {
     /// The recorder's child becomes the command: here the program begins.
     fn exec(&mut self, at_ns: u64, tid: Tid) {
         let slot = self.slot(tid);
-        let is_command = self.tasks[slot].comm.text() == "perf-exec";
+        let recorder = self.tasks[slot].comm.text();
+        let is_command = ["perf-exec", "trace-cmd"].contains(&recorder.as_str());
         if !is_command || self.root.is_some() {
             return;
         }
@@ -714,18 +717,15 @@ impl Inference {
                 "the recorder's command does not begin in it: `--all` takes all tasks",
             ));
         }
-        if self.wakings == 0 {
-            return Err(RecordingError::Lacking {
-                path: path.to_owned(),
-                event: "sched_waking",
-                remedy: "`schedlab record` or `perf sched record`",
-            });
-        }
         if self.open {
             self.close(self.ended_ns);
         }
         let mut warnings = Vec::new();
-        if !self.contexts {
+        if self.wakings == 0 {
+            warnings.push(
+                "no wakeups were recorded: neither who ended a wait is known nor how long its task then waited for a CPU, which counts as a part of the wait".to_owned(),
+            );
+        } else if !self.contexts {
             warnings.push(
                 "the source does not tell interrupts from tasks: a wakeup by an interrupt counts as one by the task that it interrupted".to_owned(),
             );

@@ -1,6 +1,6 @@
 //! Small recordings as text, whose programs are known.
 
-use schedlab_recording::{Costs, Options, Select, import};
+use schedlab_recording::{About, Costs, Inferred, Options, Select, import};
 use schedlab_workload::recorded::{File, Step};
 
 /// Lines of ftrace: `at_us cpu current flags event`.
@@ -26,6 +26,16 @@ impl Trace {
     fn waking(&mut self, at_us: u64, cpu: u32, current: i32, flags: &str, task: i32) {
         let event = format!("sched_waking: comm=t{task} pid={task} prio=120 target_cpu=000");
         self.line(at_us, cpu, current, flags, &event);
+    }
+
+    fn read(&self, select: Select) -> (Inferred, About) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &self.0).unwrap();
+        let options = Options {
+            select,
+            ..Options::default()
+        };
+        import(file.path().to_str().unwrap(), &options).unwrap()
     }
 
     fn import(&self, costs: Costs) -> File {
@@ -264,4 +274,58 @@ fn a_cpu_runs_one_task_at_a_time() {
     assert!(twelve.is_none_or(|task| task.cpu_ns == 0), "{twelve:?}");
     let recorded = file.head.recorded.unwrap();
     assert_eq!(recorded.measured.cpu_ns, 175_000 + 30_000 + 50_000);
+}
+
+/// Without wakeups a wait ends when its task runs, and no latency is measured.
+#[test]
+fn waits_without_wakeups_are_of_unknown_cause() {
+    let mut trace = Trace::new();
+    trace.switch(1_000, 0, 30, "S", 10);
+    trace.switch(1_100, 0, 10, "S", 0);
+    trace.switch(1_400, 0, 0, "R", 10);
+    trace.switch(1_450, 0, 10, "S", 0);
+    let (inferred, _) = trace.read(Select::All);
+    let file = &inferred.file;
+    assert_eq!(
+        steps(file, "t10"),
+        [Step::Run(100_000), Step::Device(300_000), Step::Run(50_000)]
+    );
+    let recorded = file.head.recorded.as_ref().unwrap();
+    assert_eq!(recorded.waits.unknown_ns, 300_000);
+    assert_eq!(
+        (recorded.measured.wakeups, recorded.measured.wait_ns_sum),
+        (0, 0)
+    );
+    assert!(
+        inferred.warnings[0].starts_with("no wakeups were recorded"),
+        "{:?}",
+        inferred.warnings
+    );
+}
+
+/// The child of trace-cmd becomes the command, which is then the program.
+#[test]
+fn the_command_of_trace_cmd_is_the_program() {
+    let mut trace = pair();
+    let recorder = "sched_switch: prev_comm=t30 prev_pid=30 prev_prio=120 prev_state=S ==> next_comm=trace-cmd next_pid=10 next_prio=120";
+    let exec = "sched_process_exec: filename=/bin/x pid=10 old_pid=10";
+    trace.0 = Trace::new().0
+        + &trace
+            .0
+            .lines()
+            .skip(2)
+            .map(|line| format!("{line}\n"))
+            .collect::<String>();
+    let mut begin = Trace::new();
+    begin.line(900, 0, 30, "d..2.", recorder);
+    begin.line(1_000, 0, 10, "d..2.", exec);
+    begin.0 += &trace.0;
+    let (inferred, _) = begin.read(Select::Command);
+    let tasks = &inferred.file.head.tasks;
+    let program: Vec<&str> = tasks
+        .iter()
+        .filter(|task| !task.background)
+        .map(|task| task.comm.as_str())
+        .collect();
+    assert_eq!(program, ["t10"]);
 }
