@@ -245,6 +245,7 @@ impl Inference {
         let slot = self.slot(tid);
         let task = &mut self.tasks[slot];
         let is_new = task.comm == Comm::default();
+        let is_renamed = !is_new && task.comm != comm;
         task.comm = comm;
         task.prio = prio.unwrap_or(task.prio);
         if is_new {
@@ -253,8 +254,27 @@ impl Inference {
             if select == Select::All && !task.is_recorder && !is_kernel(&name) && tid != 0 {
                 task.is_member = true;
             }
+        } else if is_renamed && task.is_recorder && select == Select::All {
+            // The recorder's child has become the command, which no event told.
+            self.renamed(slot);
         }
         slot
+    }
+
+    /// A task of the recorder has another name: if it is no recorder's, the task belongs to the program from now on.
+    fn renamed(&mut self, slot: usize) {
+        let open = self.open;
+        let task = &mut self.tasks[slot];
+        let name = task.comm.text();
+        if is_recorder(&name) || is_kernel(&name) {
+            return;
+        }
+        (task.is_recorder, task.is_member) = (false, true);
+        task.steps.clear();
+        if let (State::Running { since_ns, .. }, true) = (task.state, open) {
+            task.begun_ns.get_or_insert(since_ns);
+            self.tally.on(since_ns, slot);
+        }
     }
 
     /// The next event.

@@ -303,29 +303,31 @@ fn waits_without_wakeups_are_of_unknown_cause() {
     );
 }
 
+/// Names of the tasks that are the program.
+fn program(inferred: &Inferred) -> Vec<&str> {
+    let tasks = inferred.file.head.tasks.iter();
+    tasks
+        .filter(|task| !task.background)
+        .map(|task| task.comm.as_str())
+        .collect()
+}
+
 /// The child of trace-cmd becomes the command, which is then the program.
 #[test]
 fn the_command_of_trace_cmd_is_the_program() {
-    let mut trace = pair();
-    let recorder = "sched_switch: prev_comm=t30 prev_pid=30 prev_prio=120 prev_state=S ==> next_comm=trace-cmd next_pid=10 next_prio=120";
+    let began = pair().0;
+    let (began, rest) = began.split_at(began.find("\n  t10").unwrap() + 1);
     let exec = "sched_process_exec: filename=/bin/x pid=10 old_pid=10";
-    trace.0 = Trace::new().0
-        + &trace
-            .0
-            .lines()
-            .skip(2)
-            .map(|line| format!("{line}\n"))
-            .collect::<String>();
-    let mut begin = Trace::new();
-    begin.line(900, 0, 30, "d..2.", recorder);
-    begin.line(1_000, 0, 10, "d..2.", exec);
-    begin.0 += &trace.0;
-    let (inferred, _) = begin.read(Select::Command);
-    let tasks = &inferred.file.head.tasks;
-    let program: Vec<&str> = tasks
-        .iter()
-        .filter(|task| !task.background)
-        .map(|task| task.comm.as_str())
-        .collect();
-    assert_eq!(program, ["t10"]);
+    let mut trace = Trace(began.replace("next_comm=t10", "next_comm=trace-cmd"));
+    let mut without = Trace(trace.0.clone());
+    trace.line(1_010, 0, 10, "d..2.", exec);
+    trace.0 += rest;
+    assert_eq!(program(&trace.read(Select::Command).0), ["t10"]);
+    // Without events of exec all tasks are the program; its new name tells that it is no recorder.
+    without.0 += rest;
+    let (inferred, _) = without.read(Select::Command);
+    let mut names = program(&inferred);
+    names.sort_unstable();
+    assert_eq!(names, ["t10", "t11", "t30"]);
+    assert_eq!(steps(&inferred.file, "t10")[0], Step::Run(120_000));
 }
