@@ -110,7 +110,7 @@ fn number(bytes: &[u8], signed: bool, endian: Endianness) -> Option<i64> {
     })
 }
 
-/// Name, number and layout from the text of one `format` file; `None` if it is none.
+/// Name, number and layout from the text of one `format` file; `None` for other text.
 pub(crate) fn described(text: &str) -> Option<(&str, u16, Format)> {
     let (_, text) = text.split_once("name: ")?;
     let (name, rest) = text.split_once('\n')?;

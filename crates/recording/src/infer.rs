@@ -255,7 +255,7 @@ impl Inference {
                 task.is_member = true;
             }
         } else if is_renamed && task.is_recorder && select == Select::All {
-            // The recorder's child has become the command, which no event told.
+            // The recorder's child has become the command, without an event of it.
             self.renamed(slot);
         }
         slot

@@ -14,7 +14,7 @@ const ABSOLUTE: u64 = 1;
 pub(crate) enum Point {
     Switch,
     Waking,
-    /// It tells a wakeup later than `sched_waking`, and not always on the waker's CPU.
+    /// It comes later than `sched_waking`, and not always on the waker's CPU.
     Wakeup,
     New,
     Fork,

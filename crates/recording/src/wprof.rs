@@ -6,8 +6,8 @@
 //! {"ts":0.500123456,"t":"switch","prev":{"pid":0,"comm":"swapper/3"},"next":{…},"cpu":3,"prev_state":"runnable",…}
 //! ```
 //!
-//! A wakeup does not tell its context: the waker is the task that was current, interrupted or not. An interrupt is told
-//! by one line at its end, with its begin. So events are held back for a while, and the wakeups between begin and end
+//! A wakeup has no context: the waker is the task that was current, interrupted or not. An interrupt has one line at
+//! its end, with its begin. So events are held back for a while, and the wakeups between begin and end
 //! on that CPU belong to the interrupt. Local timers have no such line; outside of them the context stays unknown.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -158,7 +158,7 @@ struct Reader<'a> {
     order: Order<'a>,
     /// Events that an interrupt may still claim.
     held: VecDeque<Event>,
-    /// The process of each task, as told already.
+    /// The process of each task, as handed on already.
     processes: BTreeMap<Tid, Tid>,
     /// Tasks whose next switch is their last.
     exiting: BTreeSet<Tid>,
@@ -261,7 +261,7 @@ impl Reader<'_> {
         self.hand_on(HELD_NS, HELD_MAX)
     }
 
-    /// A task of an event; its process is told before the event if it is news.
+    /// A task of an event; its process comes before the event if it is news.
     fn known(&mut self, at_ns: u64, task: Option<Task>) -> Option<Task> {
         let task = task?;
         if task.tid > 0 && task.pid > 0 && self.processes.get(&task.tid) != Some(&task.pid) {
@@ -280,7 +280,7 @@ impl Reader<'_> {
         Some(task)
     }
 
-    /// An interrupt has ended: the wakeups since its begin are its own, but for those of one within it.
+    /// An interrupt has ended: the wakeups since its begin are its own, but for the wakeups of one within it.
     fn within(&mut self, start_s: Option<f64>, end_ns: u64, cpu: u32, context: Context) {
         let Some(begin_ns) = start_s.and_then(ns) else {
             return;
@@ -323,7 +323,7 @@ fn ns(seconds: f64) -> Option<u64> {
     (0.0..9e15).contains(&ns).then_some(ns as u64)
 }
 
-/// The states of wprof 3; before, it told only `blocked` and `preempted`.
+/// The states of wprof 3; before, it had only `blocked` and `preempted`.
 fn left(state: &str) -> Option<Left> {
     Some(match state {
         "runnable" | "preempted" | "waking" | "new" => Left::Runnable,

@@ -323,7 +323,7 @@ fn the_command_of_trace_cmd_is_the_program() {
     trace.line(1_010, 0, 10, "d..2.", exec);
     trace.0 += rest;
     assert_eq!(program(&trace.read(Select::Command).0), ["t10"]);
-    // Without events of exec all tasks are the program; its new name tells that it is no recorder.
+    // Without events of exec all tasks are the program; its new name is no recorder's.
     without.0 += rest;
     let (inferred, _) = without.read(Select::Command);
     let mut names = program(&inferred);

@@ -1,4 +1,4 @@
-//! Bundles of ftrace events: those of one CPU, one after another. The numbers are those of Perfetto's `ftrace_event_bundle.proto`,
+//! Bundles of ftrace events: each has events of one CPU, one after another. The field numbers are from Perfetto's `ftrace_event_bundle.proto`,
 //! `ftrace_event.proto`, `sched.proto`, `task.proto` and `raw_syscalls.proto`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -52,7 +52,7 @@ pub(super) struct Cpu {
     on: Option<On>,
 }
 
-/// Events in brief form: only the task that comes is told, and the one that leaves came before.
+/// Events in brief form: only the task that comes is named, and the one that leaves came before.
 #[derive(Default)]
 struct Brief {
     names: Vec<Comm>,
@@ -60,7 +60,7 @@ struct Brief {
     wakings: [Vec<u64>; 5],
 }
 
-/// A switch whose leaving task is not told.
+/// A switch without the name of the task that leaves.
 struct Coming {
     state: i64,
     next: On,
@@ -74,13 +74,13 @@ enum Kind {
 /// An event before the one that leaves is known.
 struct Item {
     at_ns: u64,
-    /// The current task, if the event tells it.
+    /// The current task, if the event has it.
     current: Option<Tid>,
     context: Context,
     kind: Kind,
 }
 
-/// Returns the CPU and the first time of a bundle, and tells each of its event's kinds; `None` if it is damaged. The time
+/// Returns the CPU and the first time of a bundle, and reports the kind of each event; `None` if it is damaged. The time
 /// is missing if there are no events.
 pub(super) fn overview(bundle: &[u8], kind: &mut dyn FnMut(u32)) -> Option<Overview> {
     let mut seen = Overview::default();
@@ -237,7 +237,7 @@ impl<'a> Found<'a> {
         Some(found)
     }
 
-    /// A number of 32 bits; those of no value are left out of a message by some writers.
+    /// A number of 32 bits; some writers leave zeros out of a message.
     fn int(&self, slot: usize) -> i32 {
         self.numbers[slot] as i32
     }

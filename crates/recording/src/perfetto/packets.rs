@@ -20,7 +20,7 @@ const KEPT: usize = 8;
 /// Where a packet is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Place {
-    /// Its begin in the file, or that of the packet that it is in.
+    /// Its begin in the file, or the begin of the packet that it is in.
     pub at: u64,
     /// Its number in what that one holds.
     within: Option<u32>,
@@ -123,7 +123,7 @@ impl<'a> Packets<'a> {
         Ok(bytes)
     }
 
-    /// Tells all packets, those within others too.
+    /// Hands all packets on, and packets within packets too.
     pub fn all(
         &mut self,
         each: &mut dyn FnMut(Place, &[u8]) -> Option<()>,

@@ -10,7 +10,7 @@ use linux_perf_event_reader::Endianness;
 use super::input::number;
 use crate::formats::Format;
 
-/// Kinds of events that are none of a tracepoint; up to 28 it is the length in words.
+/// Kinds of events without a tracepoint's fields. A kind up to 28 is the length in words.
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;

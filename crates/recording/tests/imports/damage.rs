@@ -62,7 +62,7 @@ fn every_cut_is_refused_or_read() {
         let read = (0..whole.len())
             .filter(|end| trial.is_read(&whole[..*end]))
             .count();
-        // What ends after a whole line or packet is a shorter recording.
+        // A file that ends after a whole line or packet is a shorter recording.
         let is_whole_in_parts = name == "wprof" || name.starts_with("Perfetto");
         assert!(
             read == 0 || (is_whole_in_parts && read < 30),

@@ -2,7 +2,7 @@
 
 use schedlab_recording::{Comm, Context, Event, Left, Tid, What};
 
-/// A task's name: `t10`; the idle task's is that of the kernel.
+/// A task's name: `t10`; the idle task has the kernel's name for it.
 pub fn comm(tid: Tid) -> Comm {
     match tid {
         0 => Comm::new(b"swapper"),

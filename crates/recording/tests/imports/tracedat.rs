@@ -389,7 +389,7 @@ fn both_versions_hold_the_story() {
     }
 }
 
-/// What is inferred does not depend on the format.
+/// Inference does not depend on the format.
 #[test]
 fn a_program_is_the_same_from_text_and_from_pages() {
     let of_text = program(text().as_bytes()).unwrap().file;

@@ -79,7 +79,7 @@ pub fn file() -> String {
     text
 }
 
-/// Outside of interrupts the context is unknown, and processes are told before the events that name their tasks.
+/// Outside of interrupts the context is unknown, and processes come before the events that name their tasks.
 #[test]
 fn wprof_holds_the_story_and_its_processes() {
     let (events, about) = crate::events(file().as_bytes()).unwrap();
