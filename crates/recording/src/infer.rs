@@ -451,6 +451,9 @@ impl Inference {
     fn on(&mut self, at_ns: u64, cpu: u32, slot: usize) {
         let counts = self.counts(slot);
         let early = self.tasks[slot].early.take();
+        // It cannot run in two places: it left the other one before this time, or the clocks disagree.
+        let runs = matches!(self.tasks[slot].state, State::Running { cpu: on, .. } if on != cpu);
+        self.gaps += u64::from(runs);
         if let State::Blocked { since_ns, wake } = self.tasks[slot].state
             && self.open
         {
@@ -752,7 +755,7 @@ impl Inference {
         }
         if self.gaps > 0 {
             warnings.push(format!(
-                "switches that do not fit to what was recorded before: {}",
+                "switches that do not fit to what was recorded before: {}; events are missing, or the clocks of CPUs disagree",
                 self.gaps
             ));
         }

@@ -331,3 +331,19 @@ fn the_command_of_trace_cmd_is_the_program() {
     assert_eq!(names, ["t10", "t11", "t30"]);
     assert_eq!(steps(&inferred.file, "t10")[0], Step::Run(120_000));
 }
+
+/// The clock of CPU 1 is 1 ms behind: task 10 comes there before it has left CPU 0.
+#[test]
+fn a_task_in_two_places_is_a_warning() {
+    let mut trace = Trace::new();
+    trace.switch(1_000, 0, 30, "S", 10);
+    trace.switch(1_050, 1, 31, "S", 10);
+    trace.switch(1_100, 0, 10, "R", 30);
+    trace.switch(1_200, 1, 10, "S", 31);
+    let (inferred, _) = trace.read(Select::All);
+    let warned = inferred
+        .warnings
+        .iter()
+        .any(|warning| warning.contains("events are missing, or the clocks of CPUs disagree"));
+    assert!(warned, "{:?}", inferred.warnings);
+}
