@@ -69,7 +69,7 @@ pub enum Command {
     Load(LoadArgs),
     /// Record a real program into a workload file that `sim` runs
     Record(RecordArgs),
-    /// Make a workload file of a recording: perf.data, or text of ftrace or perf
+    /// Make a workload file of a recording by perf, trace-cmd, Perfetto, wprof or ftrace
     Import(ImportArgs),
     /// Show what a recording or a workload file holds
     Show(ShowRecordingArgs),

@@ -14,7 +14,7 @@ pub enum RecordingError {
     },
     /// It is of no known format.
     #[error(
-        "`{path}` is no recording that schedlab reads ({what}); it reads perf.data, and the text of ftrace, systrace and `perf script`"
+        "`{path}` is no recording that schedlab reads ({what}); it reads perf.data, trace.dat, traces of Perfetto, the text of ftrace, systrace and `perf script`, and the JSON of wprof"
     )]
     Foreign {
         /// The file.

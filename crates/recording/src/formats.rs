@@ -14,6 +14,8 @@ struct Field {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Format {
     fields: Vec<(String, Field)>,
+    /// Whether `prev_state` has the numbers of kernels before 4.14.
+    pub has_old_states: bool,
 }
 
 /// The raw bytes of one event.
@@ -25,7 +27,7 @@ pub(crate) struct Raw<'a> {
 
 impl Format {
     /// From the lines after `format:`.
-    fn parse(text: &str) -> Format {
+    pub fn parse(text: &str) -> Format {
         let fields = text.lines().filter_map(|line| {
             let rest = line.trim().strip_prefix("field:")?;
             let mut parts = rest.split(';').map(str::trim);
@@ -46,7 +48,14 @@ impl Format {
         });
         Format {
             fields: fields.collect(),
+            has_old_states: false,
         }
+    }
+
+    /// Returns offset and size of a field in bytes.
+    pub fn place(&self, name: &str) -> Option<(usize, usize)> {
+        let field = self.field(name)?;
+        Some((field.offset, field.size))
     }
 
     fn field(&self, name: &str) -> Option<Field> {
@@ -101,15 +110,27 @@ fn number(bytes: &[u8], signed: bool, endian: Endianness) -> Option<i64> {
     })
 }
 
+/// Name, number and layout from the text of one `format` file; `None` for other text.
+pub(crate) fn described(text: &str) -> Option<(&str, u16, Format)> {
+    let (_, text) = text.split_once("name: ")?;
+    let (name, rest) = text.split_once('\n')?;
+    let (id, rest) = rest.strip_prefix("ID: ")?.split_once('\n')?;
+    let (_, fields) = rest.split_once("format:")?;
+    let (fields, print) = fields.split_once("print fmt").unwrap_or((fields, ""));
+    let mut format = Format::parse(fields);
+    // Since 4.14 a dead task is 0x10 or 0x20, and 0x40 is a parked one.
+    format.has_old_states = print.contains("{ 64, \"x\" }");
+    Some((name, id.trim().parse().ok()?, format))
+}
+
 /// The formats in a `tracing_data` section: the kernel's descriptions stand in it as they are, between lengths.
 pub(crate) fn in_section(section: &[u8]) -> Vec<(String, Format)> {
     let text = String::from_utf8_lossy(section);
-    let blocks = text.split("name: ").skip(1).filter_map(|block| {
-        let (name, rest) = block.split_once('\n')?;
-        let rest = rest.strip_prefix("ID: ")?;
-        let (_, fields) = rest.split_once("format:")?;
-        let fields = fields.split("print fmt").next()?;
-        Some((name.to_owned(), Format::parse(fields)))
+    let begins: Vec<usize> = text.match_indices("name: ").map(|(at, _)| at).collect();
+    let ends = begins.iter().skip(1).copied().chain([text.len()]);
+    let blocks = begins.iter().zip(ends).filter_map(|(begin, end)| {
+        let (name, _, format) = described(&text[*begin..end])?;
+        Some((name.to_owned(), format))
     });
     blocks.collect()
 }

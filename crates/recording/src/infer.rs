@@ -245,6 +245,7 @@ impl Inference {
         let slot = self.slot(tid);
         let task = &mut self.tasks[slot];
         let is_new = task.comm == Comm::default();
+        let is_renamed = !is_new && task.comm != comm;
         task.comm = comm;
         task.prio = prio.unwrap_or(task.prio);
         if is_new {
@@ -253,8 +254,27 @@ impl Inference {
             if select == Select::All && !task.is_recorder && !is_kernel(&name) && tid != 0 {
                 task.is_member = true;
             }
+        } else if is_renamed && task.is_recorder && select == Select::All {
+            // The recorder's child has become the command, without an event of it.
+            self.renamed(slot);
         }
         slot
+    }
+
+    /// A task of the recorder has another name: if it is no recorder's, the task belongs to the program from now on.
+    fn renamed(&mut self, slot: usize) {
+        let open = self.open;
+        let task = &mut self.tasks[slot];
+        let name = task.comm.text();
+        if is_recorder(&name) || is_kernel(&name) {
+            return;
+        }
+        (task.is_recorder, task.is_member) = (false, true);
+        task.steps.clear();
+        if let (State::Running { since_ns, .. }, true) = (task.state, open) {
+            task.begun_ns.get_or_insert(since_ns);
+            self.tally.on(since_ns, slot);
+        }
     }
 
     /// The next event.
@@ -431,6 +451,9 @@ impl Inference {
     fn on(&mut self, at_ns: u64, cpu: u32, slot: usize) {
         let counts = self.counts(slot);
         let early = self.tasks[slot].early.take();
+        // It cannot run in two places: it left the other one before this time, or the clocks disagree.
+        let runs = matches!(self.tasks[slot].state, State::Running { cpu: on, .. } if on != cpu);
+        self.gaps += u64::from(runs);
         if let State::Blocked { since_ns, wake } = self.tasks[slot].state
             && self.open
         {
@@ -440,8 +463,10 @@ impl Inference {
                 (None, None) => (at_ns, None),
             };
             if counts {
-                // Facts that came early are known only now.
-                self.tally.runnable(woken_ns, slot, true);
+                // Facts that came early are known only now. Without any, its wait for a CPU is unknown.
+                if wake.is_some() {
+                    self.tally.runnable(woken_ns, slot, true);
+                }
                 self.wait(slot, since_ns, woken_ns, wake);
             } else {
                 let ns = woken_ns.saturating_sub(since_ns);
@@ -637,7 +662,8 @@ impl Inference {
     /// The recorder's child becomes the command: here the program begins.
     fn exec(&mut self, at_ns: u64, tid: Tid) {
         let slot = self.slot(tid);
-        let is_command = self.tasks[slot].comm.text() == "perf-exec";
+        let recorder = self.tasks[slot].comm.text();
+        let is_command = ["perf-exec", "trace-cmd"].contains(&recorder.as_str());
         if !is_command || self.root.is_some() {
             return;
         }
@@ -714,25 +740,22 @@ impl Inference {
                 "the recorder's command does not begin in it: `--all` takes all tasks",
             ));
         }
-        if self.wakings == 0 {
-            return Err(RecordingError::Lacking {
-                path: path.to_owned(),
-                event: "sched_waking",
-                remedy: "`schedlab record` or `perf sched record`",
-            });
-        }
         if self.open {
             self.close(self.ended_ns);
         }
         let mut warnings = Vec::new();
-        if !self.contexts {
+        if self.wakings == 0 {
+            warnings.push(
+                "no wakeups were recorded: neither who ended a wait is known nor how long its task then waited for a CPU, which counts as a part of the wait".to_owned(),
+            );
+        } else if !self.contexts {
             warnings.push(
                 "the source does not tell interrupts from tasks: a wakeup by an interrupt counts as one by the task that it interrupted".to_owned(),
             );
         }
         if self.gaps > 0 {
             warnings.push(format!(
-                "switches that do not fit to what was recorded before: {}",
+                "switches that do not fit to what was recorded before: {}; events are missing, or the clocks of CPUs disagree",
                 self.gaps
             ));
         }
@@ -783,6 +806,7 @@ fn is_recorder(comm: &str) -> bool {
         "traced",
         "traced_probes",
         "atrace",
+        "wprof",
     ]
     .contains(&comm)
 }

@@ -14,11 +14,15 @@ mod infer;
 mod order;
 pub mod page;
 mod perf;
+mod perfetto;
 mod program;
 mod read;
 mod tally;
 mod task;
 mod text;
+mod tracedat;
+mod tracepoint;
+mod wprof;
 
 pub use error::RecordingError;
 pub use event::{About, Call, Comm, Context, Event, Left, Tid, What};

@@ -11,43 +11,8 @@ use linux_perf_event_reader::{Endianness, EventRecord, RecordType};
 
 use crate::formats::{Format, Raw, in_section};
 use crate::order::Order;
-use crate::{About, Call, Comm, Context, Event, Left, RecordingError, Tid, What};
-
-/// `TRACE_FLAG_HARDIRQ`, `TRACE_FLAG_SOFTIRQ`, `TRACE_FLAG_NMI` (include/linux/trace_events.h).
-const HARD: i64 = 0x08 | 0x40;
-const SOFT: i64 = 0x10;
-/// `TIMER_ABSTIME`.
-const ABSOLUTE: u64 = 1;
-
-/// Which tracepoint an attribute of the file counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Point {
-    Switch,
-    Waking,
-    New,
-    Fork,
-    Exec,
-    Migrate,
-    Enter,
-    Leave,
-    Other,
-}
-
-impl Point {
-    fn named(name: &str) -> Point {
-        match name.rsplit(':').next().unwrap_or_default().trim() {
-            "sched_switch" => Point::Switch,
-            "sched_waking" => Point::Waking,
-            "sched_wakeup_new" => Point::New,
-            "sched_process_fork" => Point::Fork,
-            "sched_process_exec" => Point::Exec,
-            "sched_migrate_task" => Point::Migrate,
-            "sys_enter" => Point::Enter,
-            "sys_exit" => Point::Leave,
-            _ => Point::Other,
-        }
-    }
-}
+use crate::tracepoint::{Decoder, Point};
+use crate::{About, Context, Event, RecordingError, What};
 
 /// Tells the events of the file.
 ///
@@ -96,12 +61,8 @@ pub(crate) fn read(
         .map(|cpus| cpus.nr_cpus_online);
     let words = perf_file.cmdline().ok().flatten();
     order.about.command = words.map(|words| words.join(" "));
-    let machine = perf_file
-        .arch()
-        .ok()
-        .flatten()
-        .unwrap_or("x86_64")
-        .to_owned();
+    let machine = perf_file.arch().ok().flatten().unwrap_or("x86_64");
+    let mut decoder = Decoder::new(machine);
     let endian = perf_file.endian();
     loop {
         let record = match record_iter.next_record(&mut perf_file).map_err(wrong)? {
@@ -142,19 +103,17 @@ pub(crate) fn read(
                     bytes: &bytes,
                     endian,
                 };
-                let what = what(*point, format, raw, &machine).ok_or_else(damaged)?;
-                let flags = format.number(raw, "common_flags");
+                let told = decoder.decode(*point, format, raw).ok_or_else(damaged)?;
+                let Some(told) = told else {
+                    order.about.passed_over += 1;
+                    continue;
+                };
                 order.event(Event {
                     at_ns: sample.timestamp.ok_or_else(damaged)?,
                     cpu: sample.cpu.unwrap_or(0),
-                    current: format.number(raw, "common_pid").map(tid),
-                    context: match flags {
-                        None => Context::Unknown,
-                        Some(flags) if flags & HARD != 0 => Context::Hard,
-                        Some(flags) if flags & SOFT != 0 => Context::Soft,
-                        Some(_) => Context::Task,
-                    },
-                    what,
+                    current: told.current,
+                    context: told.context,
+                    what: told.what,
                 })?;
             }
             RecordType::FORK => {
@@ -216,82 +175,6 @@ pub(crate) fn read(
         }
     }
     Ok(order.about)
-}
-
-fn tid(number: i64) -> Tid {
-    Tid::try_from(number).unwrap_or(-1)
-}
-
-/// Decodes a tracepoint's raw bytes; `None` if they do not fit its format.
-fn what(point: Point, format: &Format, raw: Raw<'_>, machine: &str) -> Option<What> {
-    let number = |name: &str| format.number(raw, name);
-    let task = |name: &str| number(name).map(tid);
-    let comm = |name: &str| Some(Comm::new(format.text(raw, name)?));
-    let priority = |name: &str| number(name).and_then(|number| i32::try_from(number).ok());
-    Some(match point {
-        Point::Switch => What::Switch {
-            prev: task("prev_pid")?,
-            prev_comm: comm("prev_comm")?,
-            prev_prio: priority("prev_prio")?,
-            left: left(number("prev_state")?),
-            next: task("next_pid")?,
-            next_comm: comm("next_comm")?,
-            next_prio: priority("next_prio")?,
-        },
-        Point::Waking => What::Waking {
-            task: task("pid")?,
-            comm: comm("comm")?,
-        },
-        Point::New => What::New { task: task("pid")? },
-        Point::Fork => What::Fork {
-            parent: task("parent_pid")?,
-            child: task("child_pid")?,
-        },
-        Point::Exec => What::Exec { task: task("pid")? },
-        Point::Migrate => What::Migrate { task: task("pid")? },
-        Point::Enter => What::Enter(call(
-            machine,
-            number("id")?,
-            format.element(raw, "args", 0)?,
-            format.element(raw, "args", 1)?,
-        )),
-        Point::Leave => What::Leave(number("ret")?),
-        Point::Other => return None,
-    })
-}
-
-/// From `prev_state`: `TASK_REPORT` has the states' bits, `TASK_REPORT_MAX` (or an older, higher bit) says preempted
-/// (include/linux/sched.h, include/trace/events/sched.h).
-fn left(state: i64) -> Left {
-    match state & 0xff {
-        0 => Left::Runnable,
-        bits if bits & 0x30 != 0 => Left::Dead,
-        bits if bits & 0x0c != 0 => Left::Stopped,
-        bits if bits & 0x02 != 0 => Left::Uninterruptible,
-        _ => Left::Sleeps,
-    }
-}
-
-/// The numbers of system calls that may wait, by machine (arch/x86/entry/syscalls/syscall_64.tbl,
-/// include/uapi/asm-generic/unistd.h).
-pub(crate) fn call(machine: &str, number: i64, first: u64, second: u64) -> Call {
-    let x86 = machine == "x86_64";
-    let until = match second & ABSOLUTE {
-        0 => Call::Sleep,
-        _ => Call::SleepUntil,
-    };
-    match (x86, number) {
-        (true, 35) | (false, 101) => Call::Sleep,
-        (true, 230) | (false, 115) => until,
-        (true, 202) | (false, 98) => Call::Futex(first),
-        (true, 7 | 23 | 232 | 270 | 271 | 281 | 441) | (false, 22 | 72 | 73 | 441) => Call::Poll,
-        (true, 61 | 247) | (false, 260 | 95) => Call::Child,
-        (true, 24) | (false, 124) => Call::Yield,
-        (true, 0 | 19 | 45 | 47) | (false, 63 | 65 | 207 | 212) => Call::Read(first as i32),
-        (true, 1 | 20 | 44 | 46) | (false, 64 | 66 | 206 | 211) => Call::Write(first as i32),
-        (true, 3) | (false, 57) => Call::Close(first as i32),
-        _ => Call::Other,
-    }
 }
 
 /// The library trusts the sizes in the header and asks for so much memory: they are compared with the file's first.
@@ -375,33 +258,5 @@ fn wrong(path: &str, error: &Error) -> RecordingError {
             what: "it does not begin with PERFILE2".to_owned(),
         },
         _ => corrupted,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn states_are_those_of_the_kernel() {
-        assert_eq!(left(0), Left::Runnable);
-        assert_eq!(left(0x100), Left::Runnable);
-        assert_eq!(left(1), Left::Sleeps);
-        assert_eq!(left(2), Left::Uninterruptible);
-        assert_eq!(left(0x80), Left::Sleeps);
-        assert_eq!(left(0x10), Left::Dead);
-        assert_eq!(left(0x20), Left::Dead);
-        assert_eq!(left(4), Left::Stopped);
-    }
-
-    #[test]
-    fn calls_go_by_the_machine() {
-        assert_eq!(call("x86_64", 230, 1, 0), Call::Sleep);
-        assert_eq!(call("x86_64", 230, 1, 1), Call::SleepUntil);
-        assert_eq!(call("x86_64", 202, 77, 0), Call::Futex(77));
-        assert_eq!(call("aarch64", 98, 77, 0), Call::Futex(77));
-        assert_eq!(call("x86_64", 0, 5, 0), Call::Read(5));
-        assert_eq!(call("aarch64", 64, 5, 0), Call::Write(5));
-        assert_eq!(call("aarch64", 202, 77, 0), Call::Other);
     }
 }

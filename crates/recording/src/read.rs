@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, Read as _};
 
-use crate::{About, Event, RecordingError, perf, text};
+use crate::{About, Event, RecordingError, perf, perfetto, text, tracedat, wprof};
 
 /// The kind of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +12,12 @@ pub enum Kind {
     Perf,
     /// Text of ftrace, systrace or `perf script`.
     Text,
+    /// trace.dat of trace-cmd.
+    TraceDat,
+    /// Protobuf of Perfetto.
+    Perfetto,
+    /// JSON lines of wprof.
+    Wprof,
     /// A workload file of schedlab.
     Workload,
 }
@@ -35,14 +41,9 @@ pub fn kind(path: &str) -> Result<Kind, RecordingError> {
         return Err(foreign("it is empty"));
     }
     for (magic, what) in [
-        (
-            &b"\x17\x08\x44tracing"[..],
-            "a trace.dat of trace-cmd: `trace-cmd report FILE > FILE.txt` makes text of it",
-        ),
-        (b"\x1f\x8b", "compressed: unpack it first"),
+        (&b"\x1f\x8b"[..], "compressed: unpack it first"),
         (b"\x28\xb5\x2f\xfd", "compressed: unpack it first"),
         (b"\xc1\x1f\xfc\xc1", "a trace in the Common Trace Format"),
-        (b"{", "JSON"),
     ] {
         if head.starts_with(magic) {
             return Err(foreign(what));
@@ -51,12 +52,24 @@ pub fn kind(path: &str) -> Result<Kind, RecordingError> {
     if head.starts_with(b"PERFILE2") || head.starts_with(b"2ELIFREP") {
         return Ok(Kind::Perf);
     }
+    if head.starts_with(tracedat::MAGIC) {
+        return Ok(Kind::TraceDat);
+    }
     let text = String::from_utf8_lossy(&head);
     if schedlab_workload::recorded::is_recorded(&text) {
         return Ok(Kind::Workload);
     }
+    if text.starts_with('{') {
+        return match wprof::is_wprof(&text) {
+            true => Ok(Kind::Wprof),
+            false => Err(foreign("JSON without a header of wprof")),
+        };
+    }
     if text::is_trace(&text) {
         return Ok(Kind::Text);
+    }
+    if perfetto::is_perfetto(&head) {
+        return Ok(Kind::Perfetto);
     }
     Err(foreign(match head.contains(&0) {
         true => "binary of an unknown format",
@@ -73,6 +86,9 @@ pub fn read(path: &str, sink: &mut dyn FnMut(&Event)) -> Result<About, Recording
     let about = match kind(path)? {
         Kind::Perf => perf::read(path, &mut file, sink)?,
         Kind::Text => text::read(path, BufReader::new(file), sink)?,
+        Kind::TraceDat => tracedat::read(path, &mut file, sink)?,
+        Kind::Perfetto => perfetto::read(path, &mut file, sink)?,
+        Kind::Wprof => wprof::read(path, BufReader::new(file), sink)?,
         Kind::Workload => {
             return Err(RecordingError::Foreign {
                 path: path.to_owned(),

@@ -1,6 +1,6 @@
 //! Small recordings as text, whose programs are known.
 
-use schedlab_recording::{Costs, Options, Select, import};
+use schedlab_recording::{About, Costs, Inferred, Options, Select, import};
 use schedlab_workload::recorded::{File, Step};
 
 /// Lines of ftrace: `at_us cpu current flags event`.
@@ -26,6 +26,16 @@ impl Trace {
     fn waking(&mut self, at_us: u64, cpu: u32, current: i32, flags: &str, task: i32) {
         let event = format!("sched_waking: comm=t{task} pid={task} prio=120 target_cpu=000");
         self.line(at_us, cpu, current, flags, &event);
+    }
+
+    fn read(&self, select: Select) -> (Inferred, About) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &self.0).unwrap();
+        let options = Options {
+            select,
+            ..Options::default()
+        };
+        import(file.path().to_str().unwrap(), &options).unwrap()
     }
 
     fn import(&self, costs: Costs) -> File {
@@ -264,4 +274,76 @@ fn a_cpu_runs_one_task_at_a_time() {
     assert!(twelve.is_none_or(|task| task.cpu_ns == 0), "{twelve:?}");
     let recorded = file.head.recorded.unwrap();
     assert_eq!(recorded.measured.cpu_ns, 175_000 + 30_000 + 50_000);
+}
+
+/// Without wakeups a wait ends when its task runs, and no latency is measured.
+#[test]
+fn waits_without_wakeups_are_of_unknown_cause() {
+    let mut trace = Trace::new();
+    trace.switch(1_000, 0, 30, "S", 10);
+    trace.switch(1_100, 0, 10, "S", 0);
+    trace.switch(1_400, 0, 0, "R", 10);
+    trace.switch(1_450, 0, 10, "S", 0);
+    let (inferred, _) = trace.read(Select::All);
+    let file = &inferred.file;
+    assert_eq!(
+        steps(file, "t10"),
+        [Step::Run(100_000), Step::Device(300_000), Step::Run(50_000)]
+    );
+    let recorded = file.head.recorded.as_ref().unwrap();
+    assert_eq!(recorded.waits.unknown_ns, 300_000);
+    assert_eq!(
+        (recorded.measured.wakeups, recorded.measured.wait_ns_sum),
+        (0, 0)
+    );
+    assert!(
+        inferred.warnings[0].starts_with("no wakeups were recorded"),
+        "{:?}",
+        inferred.warnings
+    );
+}
+
+/// Names of the tasks that are the program.
+fn program(inferred: &Inferred) -> Vec<&str> {
+    let tasks = inferred.file.head.tasks.iter();
+    tasks
+        .filter(|task| !task.background)
+        .map(|task| task.comm.as_str())
+        .collect()
+}
+
+/// The child of trace-cmd becomes the command, which is then the program.
+#[test]
+fn the_command_of_trace_cmd_is_the_program() {
+    let began = pair().0;
+    let (began, rest) = began.split_at(began.find("\n  t10").unwrap() + 1);
+    let exec = "sched_process_exec: filename=/bin/x pid=10 old_pid=10";
+    let mut trace = Trace(began.replace("next_comm=t10", "next_comm=trace-cmd"));
+    let mut without = Trace(trace.0.clone());
+    trace.line(1_010, 0, 10, "d..2.", exec);
+    trace.0 += rest;
+    assert_eq!(program(&trace.read(Select::Command).0), ["t10"]);
+    // Without events of exec all tasks are the program; its new name is no recorder's.
+    without.0 += rest;
+    let (inferred, _) = without.read(Select::Command);
+    let mut names = program(&inferred);
+    names.sort_unstable();
+    assert_eq!(names, ["t10", "t11", "t30"]);
+    assert_eq!(steps(&inferred.file, "t10")[0], Step::Run(120_000));
+}
+
+/// The clock of CPU 1 is 1 ms behind: task 10 comes there before it has left CPU 0.
+#[test]
+fn a_task_in_two_places_is_a_warning() {
+    let mut trace = Trace::new();
+    trace.switch(1_000, 0, 30, "S", 10);
+    trace.switch(1_050, 1, 31, "S", 10);
+    trace.switch(1_100, 0, 10, "R", 30);
+    trace.switch(1_200, 1, 10, "S", 31);
+    let (inferred, _) = trace.read(Select::All);
+    let warned = inferred
+        .warnings
+        .iter()
+        .any(|warning| warning.contains("events are missing, or the clocks of CPUs disagree"));
+    assert!(warned, "{:?}", inferred.warnings);
 }

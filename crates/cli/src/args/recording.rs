@@ -81,10 +81,12 @@ pub struct CutArgs {
 #[command(after_help = "\
 Examples:
   perf sched record -- make -j2 && schedlab import perf.data -o make.workload
-  trace-cmd report trace.dat >t.txt && schedlab import t.txt -o t.workload
+  trace-cmd record -e sched make -j2 && schedlab import trace.dat -o t.workload
 
-It reads perf.data with the events of `perf sched record`, and the text of
-ftrace (`trace`, `trace-cmd report`), of systrace and of `perf script`.")]
+It reads perf.data with the events of `perf sched record`, trace.dat of
+trace-cmd, traces of Perfetto, the JSON of `wprof -J`, and the text of ftrace
+(`trace`, `trace-cmd report`), of systrace and of `perf script`. What each of
+them lacks is in docs/recording.md.")]
 pub struct ImportArgs {
     /// The recording
     #[arg(value_name = "RECORDING", value_hint = ValueHint::FilePath)]
@@ -104,7 +106,10 @@ pub struct ImportArgs {
 Examples:
   schedlab show make.workload
   schedlab show perf.data --from 1s --to 2s
-  schedlab show make.workload --task cc1")]
+  schedlab show trace.dat
+  schedlab show make.workload --task cc1
+
+It reads the recordings that `import` reads.")]
 pub struct ShowRecordingArgs {
     /// A recording, or a workload file
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

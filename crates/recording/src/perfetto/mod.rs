@@ -1,0 +1,325 @@
+//! Traces of Perfetto: protobuf packets, of which those with ftrace events count.
+//!
+//! Bundles of the CPUs come in rounds, so the file is read twice. The first reading notes where the bundles of each CPU
+//! are, 32 bytes for each, and the facts about the whole trace. The second takes the bundles of all CPUs side by side, so that
+//! events come in the order of time and memory holds a bundle of each CPU.
+
+mod bundle;
+mod fields;
+mod packets;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::fs::File;
+
+use crate::order::Order;
+use crate::{About, Context, Event, RecordingError, Tid, What};
+use bundle::{Cpu, FORK, Facts, SWITCH, WAKING, overview};
+use fields::{Value, fields, is_message};
+use packets::{BEGIN, FIELDS, Packets, Place};
+
+/// Fields of a packet (Perfetto's `trace_packet.proto`).
+const FTRACE_EVENTS: u32 = 1;
+const PROCESS_TREE: u32 = 2;
+const SEQUENCE: u32 = 10;
+const FTRACE_STATS: u32 = 34;
+const PREVIOUS_DROPPED: u32 = 42;
+const SYSTEM_INFO: u32 = 45;
+
+/// Whether the bytes begin with a packet. The file may go on after them.
+pub(crate) fn is_perfetto(head: &[u8]) -> bool {
+    // A line feed begins a packet, too.
+    let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    if head.iter().all(is_text) {
+        return false;
+    }
+    let Some(rest) = head.strip_prefix(&[BEGIN]) else {
+        return false;
+    };
+    let Some(digits) = rest.iter().take(5).position(|byte| byte & 0x80 == 0) else {
+        return false;
+    };
+    let (digits, rest) = rest.split_at(digits + 1);
+    let size = digits
+        .iter()
+        .rev()
+        .fold(0u64, |size, byte| size << 7 | u64::from(byte & 0x7f));
+    match rest.get(..size as usize) {
+        Some(packet) => is_message(packet, false),
+        None => is_message(rest, true),
+    }
+}
+
+/// The first reading.
+#[derive(Default)]
+struct Index {
+    /// The bundles of each CPU: the first time in ns, and where it is.
+    bundles: BTreeMap<u32, Vec<(u64, Place)>>,
+    facts: Facts,
+    kernel: Option<String>,
+    cpus: Option<u32>,
+    clocks: BTreeSet<u64>,
+    has_switch: bool,
+    sequences: BTreeSet<u64>,
+    /// Gaps that packets and bundles tell of.
+    gaps: u64,
+    /// Events that the kernel has lost by its own count, at the begin and at the end.
+    lost: [u64; 2],
+}
+
+/// Tells the events of the file.
+///
+/// # Errors
+/// If it is damaged, or has no events of switches.
+pub(crate) fn read(
+    path: &str,
+    file: &mut File,
+    sink: &mut dyn FnMut(&Event),
+) -> Result<About, RecordingError> {
+    let mut packets = Packets::new(path, file)?;
+    let mut index = Index::default();
+    packets.all(&mut |place, packet| index.packet(place, packet))?;
+    if !index.has_switch {
+        return Err(RecordingError::Lacking {
+            path: path.to_owned(),
+            event: "sched_switch",
+            remedy: "`tracebox -t 10s sched/sched_switch sched/sched_waking`",
+        });
+    }
+    if index.clocks.len() > 1 {
+        return Err(RecordingError::NoProgram {
+            path: path.to_owned(),
+            message: "its events have several clocks, as where several machines were recorded: record one machine".to_owned(),
+        });
+    }
+    let mut order = Order::new(path, "trace of Perfetto", sink);
+    order.about.kernel = index.kernel;
+    order.about.cpus = index.cpus.or(Some(index.bundles.len() as u32));
+    let mut facts = index.facts;
+    let mut streams: Vec<Stream> = index.bundles.into_iter().map(Stream::new).collect();
+    let mut heap = BinaryHeap::new();
+    for (slot, stream) in streams.iter_mut().enumerate() {
+        if let Some(at_ns) = stream.fill(&mut packets, &mut facts)? {
+            heap.push(Reverse((at_ns, slot)));
+        }
+    }
+    if let Some(Reverse((at_ns, _))) = heap.peek() {
+        for (task, process) in &facts.processes {
+            order.event(told(*at_ns, *task, *process))?;
+        }
+    }
+    while let Some(Reverse((_, slot))) = heap.pop() {
+        let stream = &mut streams[slot];
+        if let Some(event) = stream.events.pop_front() {
+            order.event(event)?;
+        }
+        if let Some(at_ns) = stream.fill(&mut packets, &mut facts)? {
+            heap.push(Reverse((at_ns, slot)));
+        }
+    }
+    let lost = index.lost[1].saturating_sub(index.lost[0]);
+    order.event(Event {
+        what: What::Lost(lost.max(index.gaps)),
+        ..told(order.about.last_ns, 0, 0)
+    })?;
+    order.about.passed_over = facts.passed_over;
+    Ok(order.about)
+}
+
+fn told(at_ns: u64, task: Tid, process: Tid) -> Event {
+    Event {
+        at_ns,
+        cpu: 0,
+        current: None,
+        context: Context::Unknown,
+        what: What::Process { task, process },
+    }
+}
+
+/// The events of one CPU.
+struct Stream {
+    bundles: std::vec::IntoIter<(u64, Place)>,
+    cpu: Cpu,
+    events: VecDeque<Event>,
+}
+
+impl Stream {
+    fn new((cpu, mut bundles): (u32, Vec<(u64, Place)>)) -> Stream {
+        bundles.sort();
+        Stream {
+            bundles: bundles.into_iter(),
+            cpu: Cpu::new(cpu),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes bundles until there is an event, and returns its time.
+    fn fill(
+        &mut self,
+        packets: &mut Packets<'_>,
+        facts: &mut Facts,
+    ) -> Result<Option<u64>, RecordingError> {
+        while self.events.is_empty() {
+            let Some((_, place)) = self.bundles.next() else {
+                return Ok(None);
+            };
+            let packet = packets.at(place)?;
+            for field in fields(&packet) {
+                if let Some((FTRACE_EVENTS, Value::Bytes(bundle))) = field {
+                    let events = self.cpu.events(bundle, facts);
+                    let events = events.ok_or_else(|| packets.corrupted(place.at, FIELDS))?;
+                    self.events.extend(events);
+                }
+            }
+        }
+        Ok(self.events.front().map(|event| event.at_ns))
+    }
+}
+
+impl Index {
+    /// Notes what a packet has; `None` if it is damaged.
+    fn packet(&mut self, place: Place, packet: &[u8]) -> Option<()> {
+        let (mut sequence, mut is_dropped, mut has_events) = (0, false, false);
+        for field in fields(packet) {
+            match field? {
+                (FTRACE_EVENTS, Value::Bytes(bundle)) => {
+                    has_events = true;
+                    self.bundle(place, bundle)?;
+                }
+                (PROCESS_TREE, Value::Bytes(tree)) => self.process_tree(tree)?,
+                (FTRACE_STATS, Value::Bytes(stats)) => self.stats(stats)?,
+                (SYSTEM_INFO, Value::Bytes(info)) => self.system_info(info)?,
+                (SEQUENCE, Value::Number(number)) => sequence = number,
+                (PREVIOUS_DROPPED, Value::Number(flag)) => is_dropped = flag != 0,
+                _ => {}
+            }
+        }
+        // The first packet of a sequence has the flag, too.
+        let is_first = self.sequences.insert(sequence);
+        self.gaps += u64::from(has_events && is_dropped && !is_first);
+        Some(())
+    }
+
+    fn bundle(&mut self, place: Place, bundle: &[u8]) -> Option<()> {
+        let seen = overview(bundle, &mut |kind| {
+            self.has_switch |= kind == SWITCH;
+            self.facts.has_waking |= kind == WAKING;
+            self.facts.has_fork |= kind == FORK;
+        })?;
+        self.gaps += u64::from(seen.has_lost);
+        if let Some(first_ns) = seen.first_ns {
+            self.clocks.insert(seen.clock);
+            let bundles = self.bundles.entry(seen.cpu).or_default();
+            bundles.push((first_ns, place));
+        }
+        Some(())
+    }
+
+    /// Threads and their processes.
+    fn process_tree(&mut self, tree: &[u8]) -> Option<()> {
+        for field in fields(tree) {
+            let (2, Value::Bytes(thread)) = field? else {
+                continue;
+            };
+            let (mut task, mut process) = (0, 0);
+            for field in fields(thread) {
+                match field? {
+                    (1, Value::Number(number)) => task = number as Tid,
+                    (3, Value::Number(number)) => process = number as Tid,
+                    _ => {}
+                }
+            }
+            if task > 0 && process > 0 {
+                self.facts.processes.insert(task, process);
+            }
+        }
+        Some(())
+    }
+
+    fn stats(&mut self, stats: &[u8]) -> Option<()> {
+        let (mut phase, mut lost) = (0, 0u64);
+        for field in fields(stats) {
+            match field? {
+                (1, Value::Number(number)) => phase = number,
+                (2, Value::Bytes(cpu)) => {
+                    for field in fields(cpu) {
+                        // Overwritten, overwritten before they were whole, dropped.
+                        if let (3 | 4 | 8, Value::Number(number)) = field? {
+                            lost = lost.saturating_add(number);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        match phase {
+            1 => self.lost[0] = self.lost[0].saturating_add(lost),
+            2 => self.lost[1] = self.lost[1].saturating_add(lost),
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn system_info(&mut self, info: &[u8]) -> Option<()> {
+        for field in fields(info) {
+            match field? {
+                (1, Value::Bytes(uname)) => {
+                    for field in fields(uname) {
+                        let (number, Value::Bytes(text)) = field? else {
+                            continue;
+                        };
+                        let text = String::from_utf8_lossy(text).into_owned();
+                        match number {
+                            3 => {
+                                self.facts.has_old_states = is_before_4_14(&text);
+                                self.kernel = Some(text);
+                            }
+                            4 => self.facts.machine = text,
+                            _ => {}
+                        }
+                    }
+                }
+                (8, Value::Number(cpus)) => self.cpus = u32::try_from(cpus).ok(),
+                _ => {}
+            }
+        }
+        Some(())
+    }
+}
+
+/// Whether a kernel's release has the old numbers of states.
+fn is_before_4_14(release: &str) -> bool {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    let mut part = || parts.next().and_then(|part| part.parse::<u32>().ok());
+    let version = part().zip(part());
+    version.is_some_and(|version| version < (4, 14))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_tells_the_states() {
+        assert!(is_before_4_14("4.9.270-g862f51bac900"));
+        assert!(!is_before_4_14("4.14.0"));
+        assert!(!is_before_4_14("6.1.0-13-amd64"));
+        assert!(!is_before_4_14("?"));
+    }
+
+    #[test]
+    fn a_packet_is_known_by_its_form() {
+        assert!(is_perfetto(&[10, 2, 8, 1]));
+        assert!(is_perfetto(&[10, 0x80, 1, 8, 1, 0x12, 99]));
+        for foreign in [
+            &b"\n# text"[..],
+            b"",
+            b"\n",
+            b"\n\x00",
+            b"abc",
+            b"\n\xff\xff\xff\xff\xff",
+        ] {
+            assert!(!is_perfetto(foreign), "{foreign:?}");
+        }
+    }
+}
