@@ -108,8 +108,10 @@ pub struct Cgroups {
     below_root: Vec<Cgroup>,
 }
 
-/// Most levels below the root: more are of no use, and each costs time at every turn.
+/// Most levels below the root: the `ancestors` of a cgroup has 17 places, the root's included.
 const DEPTH_MAX: usize = 16;
+/// Most bytes of a name (`NAME_MAX`).
+const NAME_MAX: usize = 255;
 
 /// Two parts of a workload that give a cgroup different settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,7 +119,7 @@ pub(crate) struct Conflict {
     pub path: String,
 }
 
-/// Returns the names on a path such as `/web/api`; `/` has none.
+/// Returns the names on a path such as `/web/api`; `/` has none. Slashes that follow each other count as one, as in every path.
 ///
 /// # Errors
 /// In words, if it is no path of a cgroup.
@@ -125,19 +127,16 @@ pub(crate) fn names(path: &str) -> Result<Vec<&str>, &'static str> {
     let Some(below) = path.strip_prefix('/') else {
         return Err("the path of a cgroup begins with `/`");
     };
-    if below.is_empty() {
-        return Ok(Vec::new());
-    }
-    let names: Vec<&str> = below.trim_end_matches('/').split('/').collect();
-    let is_name = |name: &&str| {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
-        !name.is_empty()
-            && name.len() <= 255
-            && !matches!(*name, "." | "..")
-            && name.chars().all(fits)
-    };
-    if !names.iter().all(is_name) {
+    let names: Vec<&str> = below.split('/').filter(|name| !name.is_empty()).collect();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+    if names.iter().any(|name| !name.chars().all(fits)) {
         return Err("the name of a cgroup has letters, digits, `-`, `_`, `.` and `@`");
+    }
+    if names.iter().any(|name| matches!(*name, "." | "..")) {
+        return Err("no cgroup is named `.` or `..`");
+    }
+    if names.iter().any(|name| name.len() > NAME_MAX) {
+        return Err("the name of a cgroup has at most 255 characters");
     }
     if names.len() > DEPTH_MAX {
         return Err("a cgroup lies at most 16 levels below the root");
@@ -279,9 +278,23 @@ mod tests {
         assert_eq!(cgroups.parent(CgroupId::ROOT), None);
         assert_eq!(cgroups.path(api), "/web/api");
         assert_eq!(cgroups.at("/db"), Ok(CgroupId(3)));
-        for wrong in ["web", "", "//", "/a//b", "/a/..", "/a b", &"/a".repeat(17)] {
-            assert!(cgroups.at(wrong).is_err(), "{wrong}");
+        // Slashes that follow each other are one.
+        assert_eq!(cgroups.at("//"), Ok(CgroupId::ROOT));
+        assert_eq!(cgroups.at("//web///api//"), Ok(api));
+        for (wrong, why) in [
+            ("web", "begins with `/`"),
+            ("", "begins with `/`"),
+            ("/a/..", "`.` or `..`"),
+            ("/./a", "`.` or `..`"),
+            ("/a b", "has letters, digits"),
+            (&format!("/{}", "n".repeat(256)), "at most 255 characters"),
+            (&"/a".repeat(17), "at most 16 levels"),
+        ] {
+            let told = cgroups.at(wrong).expect_err(wrong);
+            assert!(told.contains(why), "{wrong}: {told}");
         }
+        assert!(names(&format!("/{}", "n".repeat(255))).is_ok());
+        assert!(names(&"/a".repeat(16)).is_ok());
         assert_eq!(cgroups.len(), 4);
     }
 

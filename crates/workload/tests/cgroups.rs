@@ -103,7 +103,7 @@ fn settings_that_cannot_be_are_refused_with_the_remedy() {
     );
     let path = refusal("cpu:cgroup=a");
     assert!(
-        path.contains("`cgroup=a` is not possible: it takes the path of a cgroup such as /web/api"),
+        path.contains("`cgroup=a` is not possible: it takes a path such as /web/api: at most 16 names of letters, digits and `-_.@`, none of them `.` or `..`"),
         "{path}"
     );
 }
