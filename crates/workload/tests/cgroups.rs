@@ -196,7 +196,23 @@ fn cgroups_of_a_file_are_refused_at_their_place() {
         ),
         (
             r#""/a": {"cpu.max": "10 100000"}"#,
-            "f.json:2: `cgroups./a`: the quota must be at least 1 ms",
+            "f.json:2: `cgroups./a.cpu.max`: the quota must be at least 1 ms",
+        ),
+        (
+            r#""/a": {"cpu.max": "18446744073709551615 100000"}"#,
+            "f.json:2: `cgroups./a.cpu.max`: the quota must be at most a day",
+        ),
+        (
+            r#""/a": {"cpu.max": "max 18446744073709551615"}"#,
+            "f.json:2: `cgroups./a.cpu.max`: the period must be from 1 ms to 1 s",
+        ),
+        (
+            r#""/a": {"cpu.max": "20000 100000", "cpu.max.burst": 20001, "cpu.idle": 0}"#,
+            "f.json:2: `cgroups./a.cpu.max.burst`: the burst must not be longer than the quota",
+        ),
+        (
+            r#""/a/../b": {}"#,
+            "f.json:2: `cgroups./a/../b`: no cgroup is named `.` or `..`",
         ),
         (
             r#""a": {}"#,
