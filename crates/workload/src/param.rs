@@ -155,7 +155,7 @@ impl fmt::Display for Kind {
             ),
             Kind::Bandwidth => write!(
                 f,
-                "max, or QUOTA/PERIOD with times such as 50ms/100ms (without a unit: us): a quota of at least 1 ms, a period from 1 ms to 1 s"
+                "max, or QUOTA/PERIOD with times such as 50ms/100ms (without a unit: us): a quota from 1 ms to a day, a period from 1 ms to 1 s, both in whole us"
             ),
         }
     }
@@ -573,6 +573,10 @@ mod tests {
             (Kind::Bandwidth, "50ms"),
             (Kind::Bandwidth, "0/100ms"),
             (Kind::Bandwidth, "50ms/2s"),
+            (Kind::Bandwidth, "25h/100ms"),
+            (Kind::Bandwidth, "1000500ns/100ms"),
+            (Kind::Bandwidth, "18446744073709551615/100000"),
+            (Kind::Bandwidth, "50000/18446744073709551615"),
             (Kind::Choice(&["a", "b"]), "c"),
         ] {
             assert_eq!(kind.read(text), None, "`{text}` as {kind}");
