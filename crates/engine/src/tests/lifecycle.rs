@@ -376,6 +376,8 @@ fn a_move_or_a_cgroup_that_the_policy_refuses_ends_the_workload() {
         failure,
         "the workload cannot make a cgroup: ops.cgroup_init() refused /a with -22; the policy must take every cgroup"
     );
+    // The workload does not begin.
+    assert_eq!(cgroup_calls(&end.policy), ["init 0", "init 1", "exit 0"]);
     let end = run(in_cgroups(), refusing(CgroupPrepMove), ());
     let failure = end
         .failure
