@@ -53,17 +53,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 continue;
             }
             if let Err(errno) = self.scx_tg_online(c, cgroup) {
-                self.fail(WorkloadFailure::Refused {
-                    task: "the workload".to_owned(),
-                    what: "make a cgroup",
-                    why: format!(
-                        "ops.cgroup_init() refused {} with {errno}; the policy must take every cgroup",
-                        tree.path(cgroup)
-                    ),
-                });
+                let why = format!(
+                    "ops.cgroup_init() refused {} with {errno}; the policy must take every cgroup",
+                    tree.path(cgroup)
+                );
+                self.cgroup_refused("the workload".to_owned(), "make a cgroup", why);
                 return;
             }
             self.change_settings(c, cgroup);
+        }
+    }
+
+    /// mkdir(2) or the move of a task fails, and so the workload. If the policy has ended by that, or before, its end says why.
+    fn cgroup_refused(&self, task: String, what: &'static str, why: String) {
+        if !self.has_exit() {
+            self.fail(WorkloadFailure::Refused { task, what, why });
         }
     }
 
@@ -113,14 +117,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let ret = self.call_rare_op(c, OpCall::CgroupPrepMove { task, from, to });
             if ret != 0 {
                 let errno = self.sanitize_err("cgroup_prep_move", ret);
-                self.fail(WorkloadFailure::Refused {
-                    task: p.label(),
-                    what: "join its cgroup",
-                    why: format!(
-                        "ops.cgroup_prep_move() refused {} with {errno}; the policy must let every task move",
-                        self.cgroups.tree().path(to)
-                    ),
-                });
+                let why = format!(
+                    "ops.cgroup_prep_move() refused {} with {errno}; the policy must let every task move",
+                    self.cgroups.tree().path(to)
+                );
+                self.cgroup_refused(p.label(), "join its cgroup", why);
                 return;
             }
         }

@@ -391,6 +391,33 @@ fn a_move_or_a_cgroup_that_the_policy_refuses_ends_the_workload() {
     );
 }
 
+/// A policy that ends as it refuses a cgroup or a move ended the run, not the workload.
+#[test]
+fn the_end_of_a_policy_that_refuses_says_why() {
+    for refused in [CgroupInit, CgroupPrepMove] {
+        for (has_error, ret) in [(false, 1), (true, -12)] {
+            let policy = Stub::new(&CGROUP_OPS, move |a, op| async move {
+                let cgroup = CgroupId::ROOT;
+                if op.kind() != refused || op == (OpCall::CgroupInit { cgroup }) {
+                    return 0;
+                }
+                if has_error {
+                    let message = "no room".to_owned();
+                    a.ask(Request::Error { message }).await;
+                }
+                ret
+            });
+            let end = run(in_cgroups(), policy, ());
+            assert_eq!(end.failure, None);
+            let expected = match has_error {
+                true => "no room".to_owned(),
+                false => format!("ops.{}() returned an invalid errno 1", refused.name()),
+            };
+            assert_eq!(end.exit.message, expected);
+        }
+    }
+}
+
 #[test]
 fn a_cgroup_that_is_refused_ends_the_run() {
     let ops = [CgroupInit, InitTask, Dump, CgroupExit];
