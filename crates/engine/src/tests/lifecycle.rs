@@ -350,6 +350,36 @@ fn cgroups_come_with_default_settings_and_go_after_their_descendants() {
     assert_eq!(cgroup_calls(&end.policy), expected);
 }
 
+/// `sched_move_task()` ends with `resched_curr()` for a task that runs: whose slice `ops.cgroup_move()` has ended leaves its CPU
+/// at once, not at the next tick.
+#[test]
+fn a_running_task_that_moves_is_rescheduled() {
+    let policy = Stub::new(&[CgroupMove, Dispatch], |a, op| async move {
+        if let OpCall::CgroupMove { task, .. } = op {
+            let slice = 0;
+            a.ask(Request::TaskSetSlice { task, slice }).await;
+        }
+        0
+    });
+    let moves = task("p", |step, _| match step {
+        0 => Some(Action::JoinCgroup(CgroupId(1))),
+        1 => Some(Action::Compute(Duration::from_ms(20))),
+        _ => None,
+    });
+    let mut scenario = scenario(1, vec![moves]);
+    let text = "cpu:tasks=1,cgroup=/a";
+    scenario.workload.cgroups = schedlab_workload::Workload::parse(text, 1).unwrap().cgroups;
+    let end = run(scenario, policy, ());
+    let log = end.policy.log.borrow();
+    let mut from_move = log
+        .iter()
+        .skip_while(|(.., op)| op.kind() != CgroupMove)
+        .map(|&(at, _, op)| (at, op.kind()));
+    let (moved, _) = from_move.next().expect("it moves");
+    let (dispatched, _) = from_move.next().expect("its CPU dispatches");
+    assert!(dispatched - moved < 100_000, "{moved} {dispatched}");
+}
+
 #[test]
 fn a_move_or_a_cgroup_that_the_policy_refuses_ends_the_workload() {
     let refusing = |refused: OpKind| {
