@@ -7,7 +7,7 @@
 //! `ops.cgroup_cancel_move()` is never called. The engine's own classes do not look at cgroups.
 
 use schedlab_trace::Recorder;
-use schedlab_workload::{Bandwidth, CgroupId};
+use schedlab_workload::{Bandwidth, CgroupId, CgroupSettings};
 
 use crate::contract::policy::{OpCall, OpKind, Policy};
 use crate::contract::scenario::WorkloadFailure;
@@ -91,14 +91,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `scx_group_set_weight()`, `scx_group_set_bandwidth()` and `scx_group_set_idle()`, where a setting is not the default.
     fn change_settings(&self, c: &Cpu, cgroup: CgroupId) {
         let settings = self.cgroups.tree().settings(cgroup);
-        let default = schedlab_workload::CgroupSettings::default();
+        let default = CgroupSettings::default();
         if settings.weight != default.weight && self.has_op(OpKind::CgroupSetWeight) {
             let weight = settings.weight;
             self.call_rare_op(c, OpCall::CgroupSetWeight { cgroup, weight });
         }
-        let bandwidth: Bandwidth = settings.bandwidth;
-        if bandwidth != default.bandwidth && self.has_op(OpKind::CgroupSetBandwidth) {
-            self.call_rare_op(c, OpCall::CgroupSetBandwidth { cgroup, bandwidth });
+        // A program writes `cpu.max`, then `cpu.max.burst`. What changes nothing is not told.
+        let without_burst = Bandwidth {
+            burst: default.bandwidth.burst,
+            ..settings.bandwidth
+        };
+        let mut told = default.bandwidth;
+        for bandwidth in [without_burst, settings.bandwidth] {
+            if bandwidth != told && self.has_op(OpKind::CgroupSetBandwidth) {
+                self.call_rare_op(c, OpCall::CgroupSetBandwidth { cgroup, bandwidth });
+            }
+            told = bandwidth;
         }
         if settings.idle && self.has_op(OpKind::CgroupSetIdle) {
             let idle = true;

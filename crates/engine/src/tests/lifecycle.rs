@@ -281,7 +281,8 @@ fn cgroup_calls(policy: &Stub) -> Vec<String> {
         OpCall::CgroupMove { from, to, .. } => Some(format!("move {} {}", from.0, to.0)),
         OpCall::CgroupSetWeight { cgroup, weight } => Some(format!("weight {} {weight}", cgroup.0)),
         OpCall::CgroupSetBandwidth { cgroup, bandwidth } => {
-            Some(format!("limit {} {bandwidth}", cgroup.0))
+            let burst_us = bandwidth.burst.ns() / 1_000;
+            Some(format!("limit {} {bandwidth} {burst_us}", cgroup.0))
         }
         OpCall::CgroupSetIdle { cgroup, idle } => Some(format!("idle {} {idle}", cgroup.0)),
         OpCall::Quiescent { .. } => Some("quiescent".to_owned()),
@@ -293,7 +294,7 @@ fn cgroup_calls(policy: &Stub) -> Vec<String> {
 
 /// A task of two cgroups: it joins `/a/b` and then `/c`, and joins that once more.
 fn in_cgroups() -> Scenario {
-    let text = "cpu:tasks=1,cgroup=/a/b,cpu.weight=50,cpu.max=20ms/100ms + cpu:tasks=1,cgroup=/c,cpu.idle=true";
+    let text = "cpu:tasks=1,cgroup=/a/b,cpu.weight=50,cpu.max=20ms/100ms,cpu.max.burst=10ms + cpu:tasks=1,cgroup=/c,cpu.max=5ms/10ms,cpu.idle=true";
     let groups = schedlab_workload::Workload::parse(text, 1).unwrap().cgroups;
     let moves = task("p", |step, _| match step {
         0 => Some(Action::JoinCgroup(CgroupId(2))),
@@ -328,8 +329,11 @@ fn cgroups_come_with_default_settings_and_go_after_their_descendants() {
         "init 1",
         "init 2",
         "weight 2 50",
-        "limit 2 20000 100000",
+        // As a program that writes cpu.max and then cpu.max.burst.
+        "limit 2 20000 100000 0",
+        "limit 2 20000 100000 10000",
         "init 3",
+        "limit 3 5000 10000 0",
         "idle 3 true",
         "runnable",
         // A move takes the task off its queue, and brings it back.
