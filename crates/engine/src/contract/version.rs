@@ -106,6 +106,11 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// Returns whether the ops table has `cgroup_set_idle`, which came later than 6.18.
+    pub const fn has_cgroup_set_idle(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// `CONFIG_EXT_SUB_SCHED`: a task belongs to a scheduler, which alone may set its slice and vtime, from when
     /// `ops.init_task()` has returned (`scx_task_on_sched()`).
     pub(crate) const fn has_sub_schedulers(self) -> bool {

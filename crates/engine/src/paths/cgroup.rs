@@ -88,7 +88,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Ok(())
     }
 
-    /// `scx_group_set_weight()`, `scx_group_set_bandwidth()` and `scx_group_set_idle()`, where a setting is not the default.
+    /// Calls `scx_group_set_weight()`, `scx_group_set_bandwidth()` and `scx_group_set_idle()`, where a setting is not the default.
     fn change_settings(&self, c: &Cpu, cgroup: CgroupId) {
         let settings = self.cgroups.tree().settings(cgroup);
         let default = CgroupSettings::default();
@@ -108,7 +108,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             told = bandwidth;
         }
-        if settings.idle && self.has_op(OpKind::CgroupSetIdle) {
+        let has_idle = self.has_op(OpKind::CgroupSetIdle) && self.version.has_cgroup_set_idle();
+        if settings.idle && has_idle {
             let idle = true;
             self.call_rare_op(c, OpCall::CgroupSetIdle { cgroup, idle });
         }

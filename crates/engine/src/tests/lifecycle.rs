@@ -354,6 +354,21 @@ fn cgroups_come_with_default_settings_and_go_after_their_descendants() {
     assert_eq!(cgroup_calls(&end.policy), expected);
 }
 
+/// The table of 6.18 has no such member.
+#[test]
+fn the_older_kernel_does_not_tell_that_a_cgroup_is_idle() {
+    let policy = Stub::new(&CGROUP_OPS, |_, _| async { 0 });
+    let mut scenario = in_cgroups();
+    scenario.version = KernelVersion::V6_18;
+    let end = run(scenario, policy, ());
+    let calls = cgroup_calls(&end.policy);
+    assert!(calls.contains(&"limit 3 5000 10000 0".to_owned()));
+    assert!(
+        !calls.iter().any(|call| call.starts_with("idle")),
+        "{calls:?}"
+    );
+}
+
 /// `sched_move_task()` ends with `resched_curr()` for a task that runs: whose slice `ops.cgroup_move()` has ended leaves its CPU
 /// at once, not at the next tick.
 #[test]
