@@ -143,19 +143,19 @@ pub struct CssIter {
     /// Null where the walk is over, or never was one.
     start: *const Css,
     order: u32,
-    /// How many were given.
-    nr: u32,
+    /// The number of the cgroup that was given last, and one more; 0 before the first.
+    after: u32,
     unused: u64,
 }
 
 /// `bpf_iter_css_new()`.
 pub fn css_iter_new(context: Context, it: *mut CssIter, start: *const Css, flags: u32) -> c_long {
     context.charge_kfunc();
-    let order = Order::of(flags);
+    let order = context.with(|host| Order::of(flags, host.version));
     let new = CssIter {
         start: order.map_or(ptr::null(), |_| start),
         order: flags,
-        nr: 0,
+        after: 0,
         unused: 0,
     };
     // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
@@ -168,11 +168,18 @@ pub fn css_iter_next(context: Context, it: *mut CssIter) -> *const Css {
     crate::primitives::step(context);
     // SAFETY: as above.
     let it = unsafe { &mut *it };
-    let Some(order) = Order::of(it.order).filter(|_| !it.start.is_null()) else {
+    if it.start.is_null() {
+        return ptr::null();
+    }
+    let last = it.after.checked_sub(1).map(CgroupId);
+    let next = context.with(|host| {
+        let order = Order::of(it.order, host.version)?;
+        host.cgroups.next_of_walk(it.start, order, last)
+    });
+    let Some((cgroup, css)) = next else {
+        it.start = ptr::null();
         return ptr::null();
     };
-    let nth = it.nr as usize;
-    let next = context.with(|host| host.cgroups.nth_of_walk(it.start, order, nth));
-    it.nr += 1;
-    next.unwrap_or(ptr::null())
+    it.after = cgroup.0 + 1;
+    css
 }

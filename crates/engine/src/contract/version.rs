@@ -106,6 +106,11 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// Returns whether `bpf_iter_css_new()` takes `BPF_CGROUP_ITER_CHILDREN`, which came with 7.0.
+    pub const fn walks_children(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// Returns whether the ops table has `cgroup_set_idle`, which came later than 6.18.
     pub const fn has_cgroup_set_idle(self) -> bool {
         matches!(self, KernelVersion::V7_2)
