@@ -3,6 +3,7 @@
 use std::ffi::c_long;
 use std::ptr;
 
+use schedlab_trace::TaskId;
 use schedlab_workload::CgroupId;
 
 use crate::bpf::fields::{Cgroup, Css};
@@ -10,6 +11,7 @@ use crate::cgroups::Order;
 use crate::host::Context;
 use crate::layout::{RunQueue, Task};
 use crate::maps::EINVAL;
+use crate::ops_table;
 
 /// `scx_bpf_task_running()`.
 pub extern "C" fn running(context: Context, p: *const Task) -> bool {
@@ -100,11 +102,29 @@ fn pointer(context: Context, cgroup: Option<CgroupId>) -> *const Cgroup {
     })
 }
 
+/// `scx_kf_arg_task_ok()`: returns whether the op of an object that runs operates on a task. If not, the policy ends.
+fn is_operated_on(context: Context, task: TaskId) -> bool {
+    let op = context.op();
+    let p = context.pointer(Some(task)) as u64;
+    let is = context.with(|host| {
+        let nr = op.map_or(0, |op| ops_table::nr_tasks_of(op, host.version));
+        host.current().arguments[..nr].contains(&p)
+    });
+    if !is {
+        let message = "called on a task not being operated on".to_owned();
+        context.ask(|kernel| kernel.violation(message));
+    }
+    is
+}
+
 /// `scx_bpf_task_cgroup()`.
 pub fn cgroup(context: Context, p: *const Task) -> *const Cgroup {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_cgroup");
-    let cgroup = context.with(|host| host.tasks.cgroup(task));
+    let cgroup = match is_operated_on(context, task) {
+        true => context.with(|host| host.tasks.cgroup(task)),
+        false => CgroupId::ROOT,
+    };
     pointer(context, Some(cgroup))
 }
 

@@ -106,6 +106,12 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// Returns whether `ops.cgroup_move()` is called as an op that holds the lock of its task's run queue. Before, kfuncs take it for
+    /// an op without any lock.
+    pub const fn moves_task_under_lock(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// Returns whether `bpf_iter_css_new()` takes `BPF_CGROUP_ITER_CHILDREN`, which came with 7.0.
     pub const fn walks_children(self) -> bool {
         matches!(self, KernelVersion::V7_2)
