@@ -446,7 +446,7 @@ fn pointers_of_the_kernel_are_followed_as_the_kernel_does() {
     };
     let message = schedlab_sim::run(&spec, None).unwrap().message.unwrap();
     let local = (1u64 << 63) + 2;
-    let expected = format!("(other {local} of 2 own 0 of 0 running 3 of 3 waits 0 cpus 1)");
+    let expected = format!("(other {local} of 2 own 0 of 0 kept 0 running 3 of 3 waits 0 cpus 1)");
     assert!(message.contains(&expected), "{message}");
     let message = fault("walks", ":careless=1");
     assert!(message.contains("it follows a NULL pointer"), "{message}");
