@@ -11,7 +11,7 @@ struct {
 
 /* Id of a cgroup that it does not take. */
 const volatile u64 refuses = 0;
-/* What asks for the cgroup of a task that it does not operate on: 1 init_task, 2 cgroup_prep_move, 3 running of another task. */
+/* The op that asks for the cgroup of a task that it does not operate on: 1 init_task, 2 cgroup_prep_move, 3 running of another task. */
 const volatile u64 asks = 0;
 /* In Linux 6.18 ops.cgroup_move() may not ask for the cgroup of its task. */
 const volatile u64 older = 0;

@@ -113,7 +113,7 @@ impl Cgroups {
         line.last().unwrap_or(of)
     }
 
-    /// The cgroup that follows `last` in a walk from `start` on, and the first one if `last` is none.
+    /// Returns the cgroup that follows `last` in a walk from `start` on; the first one without `last`.
     fn next(&self, start: CgroupId, order: Order, last: Option<CgroupId>) -> Option<CgroupId> {
         match (order, last) {
             (Order::DescendantsPre | Order::AncestorsUp, None) => Some(start),

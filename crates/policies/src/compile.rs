@@ -95,8 +95,8 @@ impl Compiled {
         }
     }
 
-    /// Compiles a source for BPF of which native code lacks a function, as `told` says. If it cannot be compiled so, `native` stays,
-    /// with a warning that says why.
+    /// Compiles a source for BPF because native code lacks a function that it calls: the first line of the notes says so. If BPF does
+    /// not take it, `native` stays, with a warning that names the reason.
     pub(crate) fn for_bpf_or(
         native: Compiled,
         path: &Path,
@@ -123,7 +123,7 @@ impl Compiled {
         }
     }
 
-    /// Compiles a source for BPF instead of natively, for which it is not made, as `told` says.
+    /// Compiles a source for BPF instead of natively, and adds the reason to its notes.
     fn instead(path: &Path, told: &Diagnostics, watched: bool) -> Result<Compiled, NoObject> {
         let objects::Read {
             object,
@@ -411,7 +411,7 @@ fn call_of_objects_alone(source: &str) -> Option<(usize, &'static str)> {
 
 /// Returns C code with a blank in place of each character of a comment, a string or a character constant; lines stay.
 fn code_of(source: &str) -> String {
-    /// What a character is part of.
+    /// The kind of text around a character.
     enum In {
         Code,
         Line,

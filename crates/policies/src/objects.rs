@@ -93,7 +93,7 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
 
 /// Why a source becomes no object.
 pub(crate) enum NoObject {
-    /// clang's errors, or in words why there are none of it.
+    /// clang's errors, or the reason in words if clang has no error.
     Refused(Vec<String>),
     /// It is an object that cannot be simulated.
     Lacks(Diagnostics),

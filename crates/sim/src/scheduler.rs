@@ -334,8 +334,8 @@ impl ReadyScheduler {
         matches!(self, ReadyScheduler::Baseline)
     }
 
-    /// Says which settings of a workload's cgroups have no effect, as it is told of changes by ops alone. The engine's own class has
-    /// no group scheduling.
+    /// Returns the settings of a workload's cgroups that have no effect, in words: a policy learns of a change by its op alone. The
+    /// engine's own class has no group scheduling.
     pub(crate) fn ignored_of_cgroups(
         &self,
         cgroups: &Cgroups,

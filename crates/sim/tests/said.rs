@@ -66,7 +66,7 @@ fn with_ops(name: &str, functions: &str, members: &str) -> Scheduler {
     Scheduler::parse(path.to_str().unwrap())
 }
 
-/// A policy is told of a changed setting by the op for it alone.
+/// A policy learns of a changed setting by the op for it alone.
 #[test]
 fn settings_of_cgroups_that_a_policy_has_no_op_for_are_noted() {
     let notes = |scheduler: &Scheduler, kernel: &str, settings: &str| {

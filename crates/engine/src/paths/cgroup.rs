@@ -96,7 +96,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let weight = settings.weight;
             self.call_rare_op(c, OpCall::CgroupSetWeight { cgroup, weight });
         }
-        // A program writes `cpu.max`, then `cpu.max.burst`. What changes nothing is not told.
+        // A program writes `cpu.max`, then `cpu.max.burst`; the kernel passes over a write that changes nothing.
         let without_burst = Bandwidth {
             burst: default.bandwidth.burst,
             ..settings.bandwidth

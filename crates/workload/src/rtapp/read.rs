@@ -801,7 +801,7 @@ fn group_at(path: String, place: Place) -> Result<Cgroup> {
 
 /// Reads the contents of a file `cpu.max` (`cpu_period_quota_parse()`).
 fn cpu_max(text: &str) -> Option<Bandwidth> {
-    // What does not fit into ns is longer than any limit may be.
+    // A time that does not fit into ns is longer than any limit may be.
     let time = |us: &str| {
         let us = us.parse::<u64>().ok()?;
         Some(Duration::from_ns(us.saturating_mul(1_000)))
