@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A tree of cgroups: each op for them, walks, ancestors and storage. Lists of ids are numbers with a digit each. */
+/* A tree of cgroups: each op for them, walks, ancestors and storage. Lists of ids are numbers with a digit each, limits have seven. */
 #include "cgroup.h"
 
 struct {
@@ -9,6 +9,16 @@ struct {
 	__type(value, u64);
 } own SEC(".maps");
 
+/* Id of a cgroup that it does not take. */
+const volatile u64 refuses = 0;
+/* The op that asks for the cgroup of a task that it does not operate on: 1 init_task, 2 cgroup_prep_move, 3 running of another task. */
+const volatile u64 asks = 0;
+/* In Linux 6.18 ops.cgroup_move() may not ask for the cgroup of its task. */
+const volatile u64 older = 0;
+
+/* A task that has been running before. */
+static struct task_struct *other;
+
 u64 made, defaults, weights, limits, idle, prepared, moved, born, runs;
 
 SEC("struct_ops.s/cgroup_init") s32 t_cgroup_init(u64 *ctx)
@@ -17,7 +27,7 @@ SEC("struct_ops.s/cgroup_init") s32 t_cgroup_init(u64 *ctx)
 	struct scx_cgroup_init_args *args = (void *)ctx[1];
 	u64 *value = bpf_cgrp_storage_get(&own, of, NULL, 1);
 
-	if (!value)
+	if (!value || of->kn->id == refuses)
 		return -12;
 	*value = of->kn->id;
 	made = made * 10 + of->kn->id;
@@ -37,7 +47,7 @@ SEC("struct_ops/cgroup_set_bandwidth") s32 t_set_bandwidth(u64 *ctx)
 {
 	struct cgroup *of = (void *)ctx[0];
 
-	limits += of->kn->id * 1000000 + ctx[1] / 1000 * 1000 + ctx[2] / 1000 + ctx[3];
+	limits = limits * 10000000 + of->kn->id * 1000000 + ctx[1] / 1000 * 1000 + ctx[2] / 1000 + ctx[3];
 	return 0;
 }
 
@@ -53,6 +63,8 @@ SEC("struct_ops.s/cgroup_prep_move") s32 t_prep_move(u64 *ctx)
 {
 	struct cgroup *from = (void *)ctx[1], *to = (void *)ctx[2];
 
+	if (asks == 2)
+		scx_bpf_task_cgroup((void *)ctx[0]);
 	prepared += from->kn->id * 10 + to->kn->id;
 	return 0;
 }
@@ -63,7 +75,7 @@ SEC("struct_ops/cgroup_move") s32 t_move(u64 *ctx)
 	struct cgroup *from = (void *)ctx[1], *to = (void *)ctx[2];
 
 	/* The task is in the new one already. */
-	moved += (from->kn->id * 10 + to->kn->id) * (scx_bpf_task_cgroup(p) == to);
+	moved += (from->kn->id * 10 + to->kn->id) * (older || scx_bpf_task_cgroup(p) == to);
 	return 0;
 }
 
@@ -71,6 +83,8 @@ SEC("struct_ops/init_task") s32 t_init_task(u64 *ctx)
 {
 	struct task_struct___groups *p = (void *)ctx[0];
 
+	if (asks == 1)
+		scx_bpf_task_cgroup((void *)ctx[0]);
 	born += p->cgroups->dfl_cgrp->kn->id;
 	return 0;
 }
@@ -95,6 +109,9 @@ SEC("struct_ops/running") s32 t_running(u64 *ctx)
 	struct task_struct *p = (void *)ctx[0];
 	struct cgroup *of = scx_bpf_task_cgroup(p), *above;
 
+	if (asks == 3 && other && other != p)
+		scx_bpf_task_cgroup(other);
+	other = p;
 	if (!of || of->kn->id != 3 || ++runs < 3)
 		return 0;
 	above = bpf_cgroup_ancestor(of, 1);
@@ -103,7 +120,7 @@ SEC("struct_ops/running") s32 t_running(u64 *ctx)
 	finish("made %llu defaults %llu weights %llu limits %llu idle %llu prepared %llu moved %llu born %llu "
 	       "walks %llu %llu %llu under %llu",
 	       made, defaults, weights, limits, idle, prepared, moved, born,
-	       walk(bpf_cgroup_from_id(1), 2), walk(bpf_cgroup_from_id(1), 3), walk(of, 4),
+	       walk(bpf_cgroup_from_id(1), 2) * 1000 + walk(bpf_cgroup_from_id(1), 5), walk(bpf_cgroup_from_id(1), 3), walk(of, 4),
 	       bpf_task_under_cgroup(p, above) * 100 + bpf_task_under_cgroup(p, bpf_cgroup_from_id(4)) * 10 +
 	       (above->kn->id == 2 && of->level == 2 && of->self.parent == &above->self && of->ancestors[1] == above));
 	return 0;

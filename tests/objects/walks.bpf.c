@@ -57,6 +57,8 @@ SEC("struct_ops/enqueue") s32 w_enqueue(u64 *ctx)
 SEC("struct_ops/running") s32 w_running(u64 *ctx)
 {
 	struct task_struct___queue *p = (void *)ctx[0], *other;
+	/* On the stack. */
+	struct scx_dispatch_q *volatile kept;
 	struct rq *rq;
 
 	if (careless)
@@ -67,8 +69,9 @@ SEC("struct_ops/running") s32 w_running(u64 *ctx)
 	rq = scx_bpf_cpu_rq(0);
 	if (!other || !rq || !other->scx.dsq)
 		return 0;
-	finish("other %llu of %llu own %llu of %llu running %llu of %llu waits %llu cpus %llu", other->scx.dsq->id, other->scx.dsq->nr,
-	       p->scx.dsq->id, p->scx.dsq->nr, rq->scx.nr_running, rq->nr_running, p->in_iowait, nr_cpus);
+	kept = p->scx.dsq;
+	finish("other %llu of %llu own %llu of %llu kept %llu running %llu of %llu waits %llu cpus %llu", other->scx.dsq->id, other->scx.dsq->nr,
+	       p->scx.dsq->id, p->scx.dsq->nr, kept->id, rq->scx.nr_running, rq->nr_running, p->in_iowait, nr_cpus);
 	return 0;
 }
 

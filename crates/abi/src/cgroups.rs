@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use schedlab_engine::KernelVersion;
 use schedlab_workload::CgroupId;
 
 use crate::bpf::fields::{Cgroup, CgroupPlace, Css};
@@ -16,15 +17,18 @@ pub enum Order {
     DescendantsPre,
     DescendantsPost,
     AncestorsUp,
+    /// The children alone, without the start.
+    Children,
 }
 
 impl Order {
-    /// Of the kernel's numbers those that `bpf_iter_css_new()` takes.
-    pub fn of(flags: u32) -> Option<Order> {
+    /// Returns the order of one of the kernel's numbers, if its `bpf_iter_css_new()` takes it.
+    pub fn of(flags: u32, version: KernelVersion) -> Option<Order> {
         match flags {
             2 => Some(Order::DescendantsPre),
             3 => Some(Order::DescendantsPost),
             4 => Some(Order::AncestorsUp),
+            5 if version.walks_children() => Some(Order::Children),
             _ => None,
         }
     }
@@ -34,6 +38,8 @@ impl Order {
 pub struct Cgroups {
     all: Vec<CgroupPlace>,
     parents: Vec<Option<CgroupId>>,
+    /// The children of each, in order.
+    children: Vec<Vec<CgroupId>>,
     memory: Rc<Memory>,
 }
 
@@ -43,6 +49,7 @@ impl Cgroups {
         Cgroups {
             all: vec![Cgroup::put(memory, None, ROOT_INODE, "")],
             parents: vec![None],
+            children: vec![Vec::new()],
             memory: Rc::clone(memory),
         }
     }
@@ -55,6 +62,8 @@ impl Cgroups {
         let place = Cgroup::put(&self.memory, Some(parent_place), inode, name);
         self.all.push(place);
         self.parents.push(Some(parent));
+        self.children.push(Vec::new());
+        self.children[parent.index()].push(cgroup);
     }
 
     /// Where one lies.
@@ -87,36 +96,58 @@ impl Cgroups {
         std::iter::successors(Some(of), |cgroup| self.parents[cgroup.index()])
     }
 
-    /// The cgroups of a walk from `start` on.
-    fn walk(&self, start: CgroupId, order: Order) -> Vec<CgroupId> {
-        let mut walk = Vec::new();
-        match order {
-            Order::AncestorsUp => walk.extend(self.line(start)),
-            _ => self.descend(start, order, &mut walk),
-        }
-        walk
+    fn first_child(&self, of: CgroupId) -> Option<CgroupId> {
+        self.children[of.index()].first().copied()
     }
 
-    fn descend(&self, of: CgroupId, order: Order, walk: &mut Vec<CgroupId>) {
-        if order == Order::DescendantsPre {
-            walk.push(of);
-        }
-        for (child, _) in (0..)
-            .zip(&self.parents)
-            .filter(|(_, parent)| **parent == Some(of))
-        {
-            self.descend(CgroupId(child), order, walk);
-        }
-        if order == Order::DescendantsPost {
-            walk.push(of);
+    /// The next child of its parent.
+    fn sibling(&self, of: CgroupId) -> Option<CgroupId> {
+        let siblings = &self.children[self.parents[of.index()]?.index()];
+        let next = siblings.partition_point(|&sibling| sibling <= of);
+        siblings.get(next).copied()
+    }
+
+    /// The first cgroup without children below one, or itself.
+    fn first_leaf(&self, of: CgroupId) -> CgroupId {
+        let line = std::iter::successors(Some(of), |&cgroup| self.first_child(cgroup));
+        line.last().unwrap_or(of)
+    }
+
+    /// Returns the cgroup that follows `last` in a walk from `start` on; the first one without `last`.
+    fn next(&self, start: CgroupId, order: Order, last: Option<CgroupId>) -> Option<CgroupId> {
+        match (order, last) {
+            (Order::DescendantsPre | Order::AncestorsUp, None) => Some(start),
+            (Order::AncestorsUp, Some(last)) => self.parents[last.index()],
+            (Order::Children, None) => self.first_child(start),
+            (Order::Children, Some(last)) => self.sibling(last),
+            (Order::DescendantsPost, None) => Some(self.first_leaf(start)),
+            (Order::DescendantsPost, Some(last)) if last == start => None,
+            (Order::DescendantsPost, Some(last)) => match self.sibling(last) {
+                Some(sibling) => Some(self.first_leaf(sibling)),
+                None => self.parents[last.index()],
+            },
+            (Order::DescendantsPre, Some(last)) => self.first_child(last).or_else(|| {
+                let below_start = self.line(last).take_while(|&cgroup| cgroup != start);
+                let mut siblings = below_start.filter_map(|cgroup| self.sibling(cgroup));
+                siblings.next()
+            }),
         }
     }
 
-    /// The structure that comes at place `nth` of a walk from `start` on, of the same kind as `start`.
-    pub fn nth_of_walk(&self, start: *const Css, order: Order, nth: usize) -> Option<*const Css> {
+    /// The structure that follows the one of `last` in a walk from `start` on, of the same kind as `start`, with its cgroup.
+    pub fn next_of_walk(
+        &self,
+        start: *const Css,
+        order: Order,
+        last: Option<CgroupId>,
+    ) -> Option<(CgroupId, *const Css)> {
         let first = self.all.iter().position(|place| place.has(start))?;
-        let next = *self.walk(CgroupId(first as u32), order).get(nth)?;
-        Some(self.place(next).like(start, &self.all[first]))
+        // It comes from the policy's memory.
+        if last.is_some_and(|last| last.index() >= self.all.len()) {
+            return None;
+        }
+        let next = self.next(CgroupId(first as u32), order, last)?;
+        Some((next, self.place(next).like(start, &self.all[first])))
     }
 }
 
@@ -132,24 +163,25 @@ mod tests {
         for (cgroup, parent) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
             cgroups.add(CgroupId(cgroup), CgroupId(parent), "name");
         }
-        let ids = |list: &[u32]| list.iter().copied().map(CgroupId).collect::<Vec<_>>();
-        let root = CgroupId::ROOT;
-        assert_eq!(
-            cgroups.walk(root, Order::DescendantsPre),
-            ids(&[0, 1, 2, 4, 3])
-        );
-        assert_eq!(
-            cgroups.walk(root, Order::DescendantsPost),
-            ids(&[2, 4, 1, 3, 0])
-        );
-        assert_eq!(
-            cgroups.walk(CgroupId(1), Order::DescendantsPost),
-            ids(&[2, 4, 1])
-        );
-        assert_eq!(
-            cgroups.walk(CgroupId(4), Order::AncestorsUp),
-            ids(&[4, 1, 0])
-        );
+        let walk = |start, order| {
+            let start = CgroupId(start);
+            let first = cgroups.next(start, order, None);
+            let all = std::iter::successors(first, |&last| cgroups.next(start, order, Some(last)));
+            all.map(|cgroup| cgroup.0).collect::<Vec<_>>()
+        };
+        assert_eq!(walk(0, Order::DescendantsPre), [0, 1, 2, 4, 3]);
+        assert_eq!(walk(1, Order::DescendantsPre), [1, 2, 4]);
+        assert_eq!(walk(4, Order::DescendantsPre), [4]);
+        assert_eq!(walk(0, Order::DescendantsPost), [2, 4, 1, 3, 0]);
+        assert_eq!(walk(1, Order::DescendantsPost), [2, 4, 1]);
+        assert_eq!(walk(4, Order::DescendantsPost), [4]);
+        assert_eq!(walk(4, Order::AncestorsUp), [4, 1, 0]);
+        assert_eq!(walk(0, Order::Children), [1, 3]);
+        assert_eq!(walk(1, Order::Children), [2, 4]);
+        assert_eq!(walk(4, Order::Children), []);
+        let children = |version| Order::of(5, version);
+        assert_eq!(children(KernelVersion::V7_2), Some(Order::Children));
+        assert_eq!(children(KernelVersion::V6_18), None);
         assert_eq!(cgroups.ancestor(CgroupId(4), 1), Some(CgroupId(1)));
         assert_eq!(cgroups.ancestor(CgroupId(4), 2), Some(CgroupId(4)));
         assert_eq!(cgroups.ancestor(CgroupId(4), 3), None);

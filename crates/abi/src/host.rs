@@ -67,6 +67,8 @@ pub struct Cpu {
     pub steps: u32,
     /// Instructions of the op that runs which were charged; of objects only.
     pub instructions: u64,
+    /// The first two arguments of the op that runs; of objects only. After an op that was nested in it they are that one's.
+    pub arguments: [u64; 2],
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
     /// `None` at the beginning of a walk.
     pub prefetch: Option<Instant>,
@@ -370,6 +372,7 @@ impl Cpu {
             id,
             steps: 0,
             instructions: 0,
+            arguments: [0; 2],
             prefetch: None,
             lock_asked_at: 0,
             timer: None,

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 
+use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{OpKind, OpSet, OpsInfo};
 
 use crate::image::Image;
@@ -38,6 +39,34 @@ macro_rules! addresses {
     ($ops:ident { $($kind:ident: $field:ident,)* }) => {
         [$((OpKind::$kind, address!($ops.$field)),)*]
     };
+}
+
+/// Ops that are called with a task whose run queue is locked, first among their arguments (`SCX_CALL_OP_TASK()`), of those that are
+/// called. `ops.yield()` has two such tasks.
+const OF_TASK: OpSet = OpSet::NONE
+    .with(OpKind::SelectCpu)
+    .with(OpKind::Enqueue)
+    .with(OpKind::Dequeue)
+    .with(OpKind::Tick)
+    .with(OpKind::Runnable)
+    .with(OpKind::Running)
+    .with(OpKind::Stopping)
+    .with(OpKind::Quiescent)
+    .with(OpKind::Yield)
+    .with(OpKind::SetWeight)
+    .with(OpKind::SetCpumask)
+    .with(OpKind::Enable)
+    .with(OpKind::Disable)
+    .with(OpKind::ExitTask)
+    .with(OpKind::CgroupMove);
+
+/// Returns how many of the first arguments of an op are tasks that it operates on (`current->scx.kf_tasks`).
+pub fn nr_tasks_of(op: OpKind, version: KernelVersion) -> usize {
+    match op {
+        OpKind::CgroupMove if !version.moves_task_under_lock() => 0,
+        OpKind::Yield => 2,
+        op => OF_TASK.has(op).into(),
+    }
 }
 
 /// Where the code of each op lies; 0 of one that is not there.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::btf::{Btf, essential};
 use crate::core_relo;
 use crate::elf::{Elf, ElfError, Link};
-use crate::insn::{self, FRAME, Insn, alu, class, jump, pseudo};
+use crate::insn::{self, FRAME, Insn, alu, class, jump, mode, pseudo};
 use crate::program::{Function, Hooks, HostFn, HostFunction, Ref, Unit};
 
 /// A kernel's answers to an object.
@@ -407,17 +407,35 @@ impl Linker<'_> {
 }
 
 /// Whether a load follows a pointer that another field of the kernel has, as `p->scx.dsq->id` does: the verifier lets it, without a
-/// test for NULL. It demands one of what a function returns. The instructions before it are looked at in the order of the code.
+/// test for NULL. It demands one of what a function returns. The instructions before it are looked at in the order of the code, and the
+/// pointer is followed through registers and the stack; what a function is handed is not known.
 fn is_walk(insns: &[Insn], slot: usize, fields: &BTreeSet<usize>) -> bool {
     let mut register = insns[slot].src;
+    // The place on the stack from which it was loaded.
+    let mut saved = None;
     for at in (0..slot).rev() {
         let insn = insns[at];
         // The second half of a wide one has no class of its own.
         if at > 0 && insns[at - 1].is_wide() {
             continue;
         }
+        let is_whole = insn.mode() == mode::MEM && insn.bytes() == 8;
+        if let Some(off) = saved {
+            match insn.class() {
+                class::STX if insn.dst == FRAME && insn.off == off && is_whole => {
+                    (register, saved) = (insn.src, None);
+                }
+                class::ST | class::STX if insn.dst == FRAME && insn.off == off => return false,
+                class::JMP if insn.is_exit() || insn.op() == jump::JA => return false,
+                _ => {}
+            }
+            continue;
+        }
         let is_copy = insn.class() == class::ALU64 && insn.op() == alu::MOV && insn.is_x();
         match insn.class() {
+            class::LDX if insn.dst == register && insn.src == FRAME && is_whole => {
+                saved = Some(insn.off);
+            }
             class::LDX if insn.dst == register => return fields.contains(&at),
             _ if is_copy && insn.dst == register && insn.off == 0 => register = insn.src,
             class::ALU | class::ALU64 | class::LD if insn.dst == register => return false,

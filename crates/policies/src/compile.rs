@@ -87,16 +87,49 @@ impl Compiled {
         if !is_of_source {
             return Err(told);
         }
+        match Compiled::instead(path, &told, watched) {
+            Ok(compiled) => Ok(compiled),
+            // BPF takes the source: what the virtual kernel lacks is the reason, not what native code lacks.
+            Err(NoObject::Lacks(lines)) => Err(lines),
+            Err(NoObject::Refused(errors)) => Err(with_clang(told, &errors, path)),
+        }
+    }
+
+    /// Compiles a source for BPF because native code lacks a function that it calls: the first line of the notes says so. If BPF does
+    /// not take it, `native` stays, with a warning that names the reason.
+    pub(crate) fn for_bpf_or(
+        native: Compiled,
+        path: &Path,
+        told: String,
+        watched: bool,
+    ) -> Compiled {
+        let told = one(told);
+        let lines = match Compiled::instead(path, &told, watched) {
+            Ok(compiled) => return compiled,
+            Err(NoObject::Lacks(lines)) => lines.lines,
+            Err(NoObject::Refused(errors)) => errors,
+        };
+        let first = lines.first().map_or("", String::as_str);
+        let own = format!("{}: ", path.display());
+        let warning = format!(
+            "{}, and it cannot be compiled for BPF: {}",
+            told.lines[0],
+            first.strip_prefix(&own).unwrap_or(first)
+        );
+        let others = native.warnings.iter().cloned();
+        Compiled {
+            warnings: std::iter::once(warning).chain(others).collect(),
+            ..native
+        }
+    }
+
+    /// Compiles a source for BPF instead of natively, and adds the reason to its notes.
+    fn instead(path: &Path, told: &Diagnostics, watched: bool) -> Result<Compiled, NoObject> {
         let objects::Read {
             object,
             notes,
             files,
-        } = match objects::of_source(path) {
-            Ok(read) => read,
-            // BPF takes the source: what the virtual kernel lacks is the reason, not what native code lacks.
-            Err(NoObject::Lacks(lines)) => return Err(lines),
-            Err(NoObject::Refused(errors)) => return Err(with_clang(told, &errors, path)),
-        };
+        } = objects::of_source(path)?;
         let source = format!("{}:", path.display());
         let names_a_line = |line: &&String| {
             let rest = line.strip_prefix(&source);
@@ -110,13 +143,14 @@ impl Compiled {
             false => String::new(),
         };
         let note = format!("{first}; compiled for BPF instead, and simulated as an object{races}");
-        let sum = sum(&files).map_err(|error| one(format!("{}: {error}", path.display())))?;
+        let sum = sum(&files)
+            .map_err(|error| NoObject::Lacks(one(format!("{}: {error}", path.display()))))?;
         Ok(Compiled {
             object,
             warnings: std::iter::once(note).chain(notes).collect(),
             files,
             sum,
-            unwatched: watched.then(|| told.lines.into()),
+            unwatched: watched.then(|| told.lines.clone().into()),
         })
     }
 
@@ -333,10 +367,20 @@ pub(crate) fn private_folder() -> Result<PrivateFolder, Diagnostics> {
     })
 }
 
-/// Whether a source calls a function that native code lacks, although it compiles: a call ends the run. One whose existence it asks for
-/// may be missing.
-pub(crate) fn objects_alone(path: &Path) -> Option<Refused> {
+/// Says that a source calls a function that native code lacks, although it compiles: a call ends the run.
+pub(crate) fn objects_alone(path: &Path) -> Option<String> {
     let source = fs::read_to_string(path).ok()?;
+    let (line, name) = call_of_objects_alone(&source)?;
+    Some(format!(
+        "{}:{line}: {name}() is in the virtual kernel for objects alone",
+        path.display()
+    ))
+}
+
+/// Returns the first call of a function that native code lacks, by its line and name. A function may be missing if the source asks
+/// whether it is there.
+fn call_of_objects_alone(source: &str) -> Option<(usize, &'static str)> {
+    let source = code_of(source);
     let missing: Vec<&str> = crate::headers()
         .iter()
         .filter(|(header, _)| header.starts_with("native/"))
@@ -350,7 +394,6 @@ pub(crate) fn objects_alone(path: &Path) -> Option<Refused> {
         })
         .filter(|name| !source.contains(&format!("bpf_ksym_exists({name}")))
         .collect();
-    let is_comment = |line: &str| ["*", "/*", "//"].iter().any(|it| line.starts_with(it));
     let calls = |line: &str, name: &str| {
         let mut ends = line
             .match_indices(name)
@@ -360,23 +403,53 @@ pub(crate) fn objects_alone(path: &Path) -> Option<Refused> {
             !line[..at].ends_with(is_name) && line[end..].trim_start().starts_with('(')
         })
     };
-    let (index, name) = source
-        .lines()
-        .enumerate()
-        .filter(|(_, line)| !is_comment(line.trim_start()))
-        .find_map(|(index, line)| {
-            let name = missing.iter().find(|name| calls(line, name))?;
-            Some((index, *name))
-        })?;
-    let told = format!(
-        "{}:{}: {name}() is in the virtual kernel for objects alone",
-        path.display(),
-        index + 1
-    );
-    Some(Refused {
-        told: one(told),
-        is_of_source: true,
+    source.lines().enumerate().find_map(|(index, line)| {
+        let name = missing.iter().find(|name| calls(line, name))?;
+        Some((index + 1, *name))
     })
+}
+
+/// Returns C code with a blank in place of each character of a comment, a string or a character constant; lines stay.
+fn code_of(source: &str) -> String {
+    /// The kind of text around a character.
+    enum In {
+        Code,
+        Line,
+        Block,
+        /// A string or a character constant, as far as this quote.
+        Quotes(char),
+    }
+    let mut code = String::with_capacity(source.len());
+    let mut at = In::Code;
+    let mut rest = source.chars().peekable();
+    while let Some(c) = rest.next() {
+        let next = rest.peek().copied();
+        // A character that the one before it gives a meaning.
+        let mut takes_next = false;
+        let mut is_code = false;
+        match at {
+            In::Code => match (c, next) {
+                ('/', Some('/')) => at = In::Line,
+                ('/', Some('*')) => (at, takes_next) = (In::Block, true),
+                ('"' | '\'', _) => at = In::Quotes(c),
+                _ => is_code = true,
+            },
+            In::Line if c == '\n' => at = In::Code,
+            In::Line => takes_next = c == '\\',
+            In::Block if (c, next) == ('*', Some('/')) => (at, takes_next) = (In::Code, true),
+            In::Block => {}
+            In::Quotes(_) if c == '\\' => takes_next = true,
+            // One without an end is a mistake of its line.
+            In::Quotes(quote) if c == quote || c == '\n' => at = In::Code,
+            In::Quotes(_) => {}
+        }
+        let blank = |c: char| if c == '\n' { c } else { ' ' };
+        code.push(if is_code { c } else { blank(c) });
+        if takes_next {
+            code.extend(rest.next().map(blank));
+        }
+    }
+    code
 }
 
 /// Returns the same, with what it was made of.
@@ -597,4 +670,50 @@ fn without_read_only(
     let header = headers.join(header);
     fs::write(header, types.replace(READ_ONLY, "#define LAB_OF_KERNEL\n")).ok()?;
     Some(compiler::run_with(job, further).err().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_strings_are_no_code() {
+        for (source, code) in [
+            ("a /* b */ c", "a         c"),
+            ("a // b\nc", "a     \nc"),
+            ("/* a\n   b\n*/ c", "    \n    \n   c"),
+            ("a(\"b\\\"/*\") c", "a(       ) c"),
+            ("'\"' a '\\'' b", "    a      b"),
+            ("a \"b\nc", "a   \nc"),
+            ("a // b \\\nc\nd", "a       \n \nd"),
+            ("a / b * c", "a / b * c"),
+            ("a /*/ b */ c", "a          c"),
+        ] {
+            assert_eq!(code_of(source), code, "{source:?}");
+        }
+    }
+
+    #[test]
+    fn calls_of_what_objects_alone_have_are_found_in_code() {
+        let call = call_of_objects_alone;
+        assert_eq!(
+            call("f();\nu64 now = bpf_jiffies64();\n"),
+            Some((2, "bpf_jiffies64"))
+        );
+        assert_eq!(
+            call("/* a\n */ x = scx_bpf_task_cgroup (p);"),
+            Some((2, "scx_bpf_task_cgroup"))
+        );
+        for without in [
+            "x(); /* unlike bpf_jiffies64() */",
+            "/*\n   as bpf_jiffies64() has it\n*/",
+            "x(); // bpf_jiffies64()",
+            "x(\"bpf_jiffies64()\");",
+            "my_bpf_jiffies64();",
+            "x = bpf_jiffies64_of(y);",
+            "if (bpf_ksym_exists(bpf_jiffies64)) x = bpf_jiffies64();",
+        ] {
+            assert_eq!(call(without), None, "{without}");
+        }
+    }
 }

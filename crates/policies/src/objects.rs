@@ -8,6 +8,7 @@ use schedlab_abi::decisions::Decisions;
 use schedlab_abi::{KernelTypes, LeftOut, NativeObject, ObjectError, ObjectErrors};
 
 use crate::Diagnostics;
+use crate::clang;
 use crate::embedded;
 use crate::for_bpf;
 use crate::older;
@@ -92,7 +93,7 @@ pub(crate) fn read(path: &Path) -> Result<Read, Diagnostics> {
 
 /// Why a source becomes no object.
 pub(crate) enum NoObject {
-    /// clang's errors; none where it has no headers, or takes a function that no kernel has.
+    /// clang's errors, or the reason in words if clang has no error.
     Refused(Vec<String>),
     /// It is an object that cannot be simulated.
     Lacks(Diagnostics),
@@ -113,14 +114,18 @@ pub(crate) fn of_source(path: &Path) -> Result<Read, NoObject> {
         Err(_) if !headers.is_empty() => older::compile(path, &headers, &mut files),
         compiled => compiled,
     };
+    let refused = |why: &str| NoObject::Refused(vec![format!("{}: {why}", path.display())]);
     let elf = compiled.map_err(|lines| match headers.is_empty() {
-        true => NoObject::Refused(Vec::new()),
-        false => NoObject::Refused(lines),
+        // Errors about headers that are not there say nothing of the source.
+        true if clang::find().is_ok() => refused("this program has no headers for BPF"),
+        _ => NoObject::Refused(lines),
     })?;
     // Without a table of ops the object's reader would miss the wrong thing first; the native compiler's words are right.
-    let has_table = elf.windows(11).any(|name| name == b".struct_ops");
-    if !has_table || !schedlab_abi::missing_functions(&elf).is_empty() {
-        return Err(NoObject::Refused(Vec::new()));
+    if !elf.windows(11).any(|name| name == b".struct_ops") {
+        return Err(refused("it has no table of ops"));
+    }
+    if let Some(name) = schedlab_abi::missing_functions(&elf).first() {
+        return Err(refused(&format!("{name}() is not in the virtual kernel")));
     }
     // Headers of the program are the same for each.
     files.retain(|file| !headers.iter().any(|folder| file.starts_with(folder)));

@@ -175,7 +175,7 @@ fn compiled<A>(
     };
     let compiled = match compile::compiled(path, &compiler, audit) {
         Ok(native) => match compile::objects_alone(path) {
-            Some(refused) => Compiled::for_bpf(path, refused, audit).unwrap_or(native),
+            Some(told) => Compiled::for_bpf_or(native, path, told, audit),
             None => native,
         },
         Err(refused) if !audit => Compiled::for_bpf(path, refused, audit)?,

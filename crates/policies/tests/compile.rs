@@ -907,6 +907,34 @@ fn a_header_that_clashes_is_told_in_one_line() {
     }
 }
 
+/// Native code lacks the cgroup of a task. Where clang or the headers for BPF are missing, as here, the source stays native, and a
+/// warning says why; a comment is no call.
+#[test]
+fn what_is_for_objects_alone_stays_native_with_a_warning_where_bpf_refuses_it() {
+    let select = |name: &str, statement: &str| {
+        let source = Source::new(name, &format!("{ENQUEUE}{statement}\n}}\n{OPS}"));
+        let path = source.path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line = text.lines().position(|line| line.contains("cgroup"));
+        let place = format!("{}:{}: ", path.display(), line.expect("the call") + 1);
+        let selected = schedlab_policies::select(&Scheduler::plain(path.to_str().unwrap()));
+        (place, selected.unwrap().warnings)
+    };
+    let (place, warnings) = select("alone", "scx_bpf_task_cgroup(p);");
+    let start = format!(
+        "{place}scx_bpf_task_cgroup() is in the virtual kernel for objects alone, and it cannot be compiled for BPF: "
+    );
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let reason = warnings[0].strip_prefix(&start);
+    let reason = reason.unwrap_or_else(|| panic!("{warnings:?}"));
+    match schedlab_policies::clang::find() {
+        Ok(_) => assert_eq!(reason, "this program has no headers for BPF"),
+        Err(_) => assert!(reason.contains("clang"), "{reason}"),
+    }
+    let (_, warnings) = select("said", "/* unlike scx_bpf_task_cgroup(p) */");
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
 /// A source with headers of its own is refused natively and accepted by BPF: it runs as an object, with a line that says so.
 /// Where BPF refuses it, too, or a function is missing, the native compiler's messages are shown.
 #[test]

@@ -261,7 +261,6 @@ impl Prepared {
     pub fn check(&self) -> Result<Vec<String>, SimError> {
         let machine = self.machine()?;
         let workload = self.workload(&machine)?;
-        let has_cgroups = !workload.cgroups.is_empty();
         let mut notes = workload.notes;
         if let Some(taskset) = &self.spec.taskset {
             let cpus = counted(machine.topology.nr_cpus() as u64, "CPU");
@@ -271,12 +270,9 @@ impl Prepared {
         }
         let scheduler = self.load(&machine)?;
         notes.extend(scheduler.notes());
-        if has_cgroups && !scheduler.looks_at_cgroups() {
-            notes.push(format!(
-                "{}: weights and limits of cgroups have no effect: it has no op for cgroups",
-                self.spec.scheduler.name
-            ));
-        }
+        let ignored = scheduler.ignored_of_cgroups(&workload.cgroups, self.version);
+        let name = &self.spec.scheduler.name;
+        notes.extend(ignored.iter().map(|what| format!("{name}: {what}")));
         if let Err(why) = &self.watch {
             notes.push(format!("--check looks for no data races: {why}"));
         }

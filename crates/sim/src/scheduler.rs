@@ -6,13 +6,13 @@ use schedlab_abi::{
     LoadError, NativeObject, NativePolicy, OptionKind, PolicyOption, Watch, options,
 };
 use schedlab_engine::consts::ops;
-use schedlab_engine::policy::{OpKind, OpsFlags, Policy, Probes};
-use schedlab_engine::{ExitInfo, HostFailure, RunEnd, Scenario, WorkloadFailure};
+use schedlab_engine::policy::{OpKind, OpSet, OpsFlags, Policy, Probes};
+use schedlab_engine::{ExitInfo, HostFailure, KernelVersion, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::exec::ExecError;
 use schedlab_policies::{PolicyDoc, SelectError, Selection};
 use schedlab_trace::{Instant, Recorder, Scheduler, TaskId};
-use schedlab_workload::Counters;
+use schedlab_workload::{CgroupSettings, Cgroups, Counters};
 
 use crate::baseline::NoPolicy;
 
@@ -334,20 +334,68 @@ impl ReadyScheduler {
         matches!(self, ReadyScheduler::Baseline)
     }
 
-    /// Returns whether it has an op for cgroups. The engine's own class has no group scheduling.
-    pub(crate) fn looks_at_cgroups(&self) -> bool {
+    /// Returns the settings of a workload's cgroups that have no effect, in words: a policy learns of a change by its op alone. The
+    /// engine's own class has no group scheduling.
+    pub(crate) fn ignored_of_cgroups(
+        &self,
+        cgroups: &Cgroups,
+        version: KernelVersion,
+    ) -> Vec<String> {
         let ops = match self {
-            ReadyScheduler::Baseline => return false,
+            ReadyScheduler::Baseline => OpSet::NONE,
             ReadyScheduler::Native { policy, .. } => policy.info().present,
             ReadyScheduler::Watched { policy, .. } => policy.info().present,
         };
         let of_cgroups = [
             OpKind::CgroupInit,
+            OpKind::CgroupExit,
+            OpKind::CgroupPrepMove,
             OpKind::CgroupMove,
+            OpKind::CgroupCancelMove,
             OpKind::CgroupSetWeight,
             OpKind::CgroupSetBandwidth,
+            OpKind::CgroupSetIdle,
         ];
-        of_cgroups.into_iter().any(|op| ops.has(op))
+        if cgroups.is_empty() {
+            return Vec::new();
+        }
+        if !of_cgroups.into_iter().any(|op| ops.has(op)) {
+            let what = "weights and limits of cgroups have no effect: it has no op for cgroups";
+            return vec![what.to_owned()];
+        }
+        let default = CgroupSettings::default();
+        let has = |differs: &dyn Fn(CgroupSettings) -> bool| {
+            let mut all = cgroups.below_root();
+            all.any(|cgroup| differs(cgroups.settings(cgroup)))
+        };
+        let settings = [
+            (
+                "cpu.weight",
+                has(&|it| it.weight != default.weight),
+                OpKind::CgroupSetWeight,
+            ),
+            (
+                "cpu.max",
+                has(&|it| it.bandwidth != default.bandwidth),
+                OpKind::CgroupSetBandwidth,
+            ),
+            ("cpu.idle", has(&|it| it.idle), OpKind::CgroupSetIdle),
+        ];
+        let ignored = settings.into_iter().filter_map(|(setting, is_given, op)| {
+            let is_there = op != OpKind::CgroupSetIdle || version.has_cgroup_set_idle();
+            let who = match is_there {
+                true => "it".to_owned(),
+                false => format!("Linux {}", version.name()),
+            };
+            let is_ignored = is_given && !(ops.has(op) && is_there);
+            is_ignored.then(|| {
+                format!(
+                    "`{setting}` has no effect: {who} has no ops.{}()",
+                    op.name()
+                )
+            })
+        });
+        ignored.collect()
     }
 
     /// Returns its notes for the user.

@@ -164,12 +164,65 @@ fn a_tree_of_cgroups_reaches_the_policy() {
         ..spec("tree", "")
     };
     let end = || end_of("tree", schedlab_sim::run(&spec, None).unwrap());
-    // 300 of cgroup 3; a period of 100 ms, a quota of 50 and a burst of 5 us of cgroup 4; moves from 1 to 3 and to 4.
+    // 300 of cgroup 3; a period of 100 ms and a quota of 50 of cgroup 4, without a burst and then with one of 5 us; moves from 1
+    // to 3 and to 4; the children of the root behind all that are in it.
     assert_eq!(
         end(),
-        "made 1234 defaults 4 weights 3300 limits 4100055 idle 3 prepared 27 moved 27 born 3 walks 1234 3241 321 under 101"
+        "made 1234 defaults 4 weights 3300 limits 41000504100055 idle 3 prepared 27 moved 27 born 3 walks 1234024 3241 321 under 101"
     );
     assert_eq!(end(), end());
+    // Linux 6.18 knows no walk of children, does not tell that a cgroup is idle, and has ops.cgroup_move() hold no lock.
+    let older = |options| SimSpec {
+        kernel: "6.18".to_owned(),
+        workload: spec.workload.clone(),
+        ..self::spec("tree", options)
+    };
+    let ejected = schedlab_sim::run(&older(""), None).unwrap();
+    let message = ejected.message.unwrap_or_default();
+    assert!(
+        message.contains("called on a task not being operated on"),
+        "{message}"
+    );
+    let older = schedlab_sim::run(&older(":older=1"), None).unwrap();
+    assert_eq!(
+        end_of("tree", older),
+        "made 1234 defaults 4 weights 3300 limits 41000504100055 idle 0 prepared 27 moved 27 born 3 walks 1234000 3241 321 under 101"
+    );
+}
+
+/// `scx_bpf_task_cgroup()` answers for the tasks that an op operates on, under the locks of their run queues.
+#[test]
+fn the_cgroup_of_another_task_is_not_told() {
+    for (asks, op) in [(1, "init_task"), (2, "cgroup_prep_move"), (3, "running")] {
+        let spec = SimSpec {
+            workload: "cpu:tasks=2,duration=1s,cgroup=/a".to_owned(),
+            ..spec("tree", &format!(":asks={asks}"))
+        };
+        let result = schedlab_sim::run(&spec, None).unwrap();
+        let message = result.message.unwrap_or_default();
+        assert_eq!(result.exit, Exit::Error, "{message}");
+        assert!(
+            message.contains("called on a task not being operated on")
+                && message.contains(&format!("ops.{op}")),
+            "{message}"
+        );
+    }
+}
+
+/// Nothing of the workload happens: whichever cgroup is refused, no task joins one.
+#[test]
+fn a_cgroup_that_an_object_refuses_ends_the_workload() {
+    for (id, path) in [(2, "/a"), (3, "/a/b"), (4, "/c")] {
+        let spec = SimSpec {
+            workload: "cpu:tasks=1,cgroup=/a/b + cpu:tasks=1,cgroup=/c".to_owned(),
+            ..spec("tree", &format!(":refuses={id}"))
+        };
+        let result = schedlab_sim::run(&spec, None).unwrap();
+        let message = result.message.unwrap_or_default();
+        let refused = format!("ops.cgroup_init() refused {path} with -12");
+        assert!(message.contains(&refused), "{message}");
+        assert_eq!(result.measures.number("switches.total"), Some(0.0));
+    }
 }
 
 /// Of two values the one that was used longer ago goes; of two records of 3,000 bytes one fits into 4 KB.
@@ -393,7 +446,7 @@ fn pointers_of_the_kernel_are_followed_as_the_kernel_does() {
     };
     let message = schedlab_sim::run(&spec, None).unwrap().message.unwrap();
     let local = (1u64 << 63) + 2;
-    let expected = format!("(other {local} of 2 own 0 of 0 running 3 of 3 waits 0 cpus 1)");
+    let expected = format!("(other {local} of 2 own 0 of 0 kept 0 running 3 of 3 waits 0 cpus 1)");
     assert!(message.contains(&expected), "{message}");
     let message = fault("walks", ":careless=1");
     assert!(message.contains("it follows a NULL pointer"), "{message}");

@@ -56,6 +56,55 @@ fn spec(name: &str, options: &str) -> SimSpec {
     }
 }
 
+/// A policy with these functions, and these members in its table.
+fn with_ops(name: &str, functions: &str, members: &str) -> Scheduler {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.bpf.c"));
+    let text = format!(
+        "#include <scx/common.bpf.h>\nchar _license[] SEC(\"license\") = \"GPL\";\n{functions}\nSCX_OPS_DEFINE(x_ops, {members} .name = \"x\");\n"
+    );
+    std::fs::write(&path, text).expect("the folder for temporary files is writable");
+    Scheduler::parse(path.to_str().unwrap())
+}
+
+/// A policy learns of a changed setting by the op for it alone.
+#[test]
+fn settings_of_cgroups_that_a_policy_has_no_op_for_are_noted() {
+    let notes = |scheduler: &Scheduler, kernel: &str, settings: &str| {
+        let spec = SimSpec {
+            kernel: kernel.to_owned(),
+            ..SimSpec::new(
+                format!("cpu:tasks=1,cgroup=/a{settings}"),
+                scheduler.clone(),
+                "laptop",
+            )
+        };
+        let notes = schedlab_sim::check(&spec).unwrap();
+        let start = format!("{}: ", scheduler.name);
+        let of_cgroups = notes.iter().filter_map(|note| note.strip_prefix(&start));
+        of_cgroups
+            .filter(|note| note.contains("cgroup"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let all = ",cpu.weight=50,cpu.max=20ms/100ms,cpu.idle=true";
+    let init = "s32 BPF_STRUCT_OPS_SLEEPABLE(x_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args) { return 0; }";
+    let with_init = with_ops("inits", init, ".cgroup_init = (void *)x_init,");
+    let weight = "`cpu.weight` has no effect: it has no ops.cgroup_set_weight()";
+    let max = "`cpu.max` has no effect: it has no ops.cgroup_set_bandwidth()";
+    let idle = "`cpu.idle` has no effect: it has no ops.cgroup_set_idle()";
+    assert_eq!(notes(&with_init, "7.2", all), [weight, max, idle]);
+    assert_eq!(notes(&with_init, "7.2", ",cpu.max=20ms/100ms"), [max]);
+    assert!(notes(&with_init, "7.2", "").is_empty());
+    let set = "void BPF_STRUCT_OPS(x_idle, struct cgroup *cgrp, bool idle) {}";
+    let with_idle = with_ops("idles", set, ".cgroup_set_idle = (void *)x_idle,");
+    assert_eq!(notes(&with_idle, "7.2", all), [weight, max]);
+    let older = "`cpu.idle` has no effect: Linux 6.18 has no ops.cgroup_set_idle()";
+    assert_eq!(notes(&with_idle, "6.18", all), [weight, max, older]);
+    let general = "weights and limits of cgroups have no effect: it has no op for cgroups";
+    assert_eq!(notes(&with_ops("plain", "", ""), "7.2", all), [general]);
+    assert_eq!(notes(&Scheduler::parse("kernel"), "7.2", all), [general]);
+}
+
 /// A simulation leaves out a program that only a loader calls, and a note names it.
 #[test]
 fn a_program_that_is_left_out_is_told_and_the_run_goes_on() {

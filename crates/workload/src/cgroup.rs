@@ -51,23 +51,32 @@ impl Default for Bandwidth {
 }
 
 impl Bandwidth {
-    /// Checks the parameters as `tg_set_bandwidth()` does (kernel/sched/core.c); says in words what is wrong.
+    /// Checks the times, more strictly than `tg_set_bandwidth()` (kernel/sched/core.c), which takes a quota of more than a day
+    /// and a burst without a quota. Says in words what is wrong.
     ///
     /// # Errors
-    /// Those for which a write to `cpu.max` or `cpu.max.burst` fails with EINVAL.
+    /// If a write to `cpu.max` or `cpu.max.burst` fails with EINVAL, the quota is longer than a day, a burst has no quota, or a
+    /// time has a part of a µs, which those files cannot say.
     pub fn check(&self) -> Result<(), &'static str> {
         let (ms, second) = (Duration::from_us(1_000), Duration::from_us(1_000_000));
         if self.period < ms || self.period > second {
             return Err("the period must be from 1 ms to 1 s");
         }
         match self.quota {
-            Some(quota) if quota < ms => Err("the quota must be at least 1 ms"),
+            Some(quota) if quota < ms => return Err("the quota must be at least 1 ms"),
             Some(quota) if quota > Duration::from_secs(86_400) => {
-                Err("the quota must be at most a day")
+                return Err("the quota must be at most a day");
             }
-            Some(quota) if self.burst > quota => Err("the burst must not be longer than the quota"),
-            None if self.burst.ns() > 0 => Err("a burst needs a quota"),
-            _ => Ok(()),
+            Some(quota) if self.burst > quota => {
+                return Err("the burst must not be longer than the quota");
+            }
+            None if self.burst.ns() > 0 => return Err("a burst needs a quota"),
+            _ => {}
+        }
+        let times = [self.quota.unwrap_or(ms), self.period, self.burst];
+        match times.iter().all(|time| time.ns().is_multiple_of(1_000)) {
+            true => Ok(()),
+            false => Err("all times must be whole us"),
         }
     }
 }
@@ -108,8 +117,10 @@ pub struct Cgroups {
     below_root: Vec<Cgroup>,
 }
 
-/// Most levels below the root: more are of no use, and each costs time at every turn.
+/// Most levels below the root: the `ancestors` of a cgroup has 17 places, the root's included.
 const DEPTH_MAX: usize = 16;
+/// Most bytes of a name (`NAME_MAX`).
+const NAME_MAX: usize = 255;
 
 /// Two parts of a workload that give a cgroup different settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -117,7 +128,7 @@ pub(crate) struct Conflict {
     pub path: String,
 }
 
-/// Returns the names on a path such as `/web/api`; `/` has none.
+/// Returns the names on a path such as `/web/api`; `/` has none. Slashes that follow each other count as one, as in every path.
 ///
 /// # Errors
 /// In words, if it is no path of a cgroup.
@@ -125,19 +136,16 @@ pub(crate) fn names(path: &str) -> Result<Vec<&str>, &'static str> {
     let Some(below) = path.strip_prefix('/') else {
         return Err("the path of a cgroup begins with `/`");
     };
-    if below.is_empty() {
-        return Ok(Vec::new());
-    }
-    let names: Vec<&str> = below.trim_end_matches('/').split('/').collect();
-    let is_name = |name: &&str| {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
-        !name.is_empty()
-            && name.len() <= 255
-            && !matches!(*name, "." | "..")
-            && name.chars().all(fits)
-    };
-    if !names.iter().all(is_name) {
+    let names: Vec<&str> = below.split('/').filter(|name| !name.is_empty()).collect();
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
+    if names.iter().any(|name| !name.chars().all(fits)) {
         return Err("the name of a cgroup has letters, digits, `-`, `_`, `.` and `@`");
+    }
+    if names.iter().any(|name| matches!(*name, "." | "..")) {
+        return Err("no cgroup is named `.` or `..`");
+    }
+    if names.iter().any(|name| name.len() > NAME_MAX) {
+        return Err("the name of a cgroup has at most 255 characters");
     }
     if names.len() > DEPTH_MAX {
         return Err("a cgroup lies at most 16 levels below the root");
@@ -279,9 +287,23 @@ mod tests {
         assert_eq!(cgroups.parent(CgroupId::ROOT), None);
         assert_eq!(cgroups.path(api), "/web/api");
         assert_eq!(cgroups.at("/db"), Ok(CgroupId(3)));
-        for wrong in ["web", "", "//", "/a//b", "/a/..", "/a b", &"/a".repeat(17)] {
-            assert!(cgroups.at(wrong).is_err(), "{wrong}");
+        // Slashes that follow each other are one.
+        assert_eq!(cgroups.at("//"), Ok(CgroupId::ROOT));
+        assert_eq!(cgroups.at("//web///api//"), Ok(api));
+        for (wrong, why) in [
+            ("web", "begins with `/`"),
+            ("", "begins with `/`"),
+            ("/a/..", "`.` or `..`"),
+            ("/./a", "`.` or `..`"),
+            ("/a b", "has letters, digits"),
+            (&format!("/{}", "n".repeat(256)), "at most 255 characters"),
+            (&"/a".repeat(17), "at most 16 levels"),
+        ] {
+            let told = cgroups.at(wrong).expect_err(wrong);
+            assert!(told.contains(why), "{wrong}: {told}");
         }
+        assert!(names(&format!("/{}", "n".repeat(255))).is_ok());
+        assert!(names(&"/a".repeat(16)).is_ok());
         assert_eq!(cgroups.len(), 4);
     }
 
@@ -311,8 +333,9 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_checked_as_the_kernel_does() {
+    fn limits_that_the_kernel_refuses_or_that_make_no_sense_are_refused() {
         let ms = |n: u64| Duration::from_us(n * 1_000);
+        let day_ms = 86_400_000;
         let limit = |quota, period, burst| Bandwidth {
             quota: Some(ms(quota)),
             period: ms(period),
@@ -321,6 +344,7 @@ mod tests {
         assert_eq!(Bandwidth::default().check(), Ok(()));
         assert_eq!(limit(50, 100, 50).check(), Ok(()));
         assert_eq!(limit(400, 100, 0).check(), Ok(()));
+        assert_eq!(limit(day_ms, 100, 0).check(), Ok(()));
         assert_eq!(limit(50, 100, 0).to_string(), "50000 100000");
         assert_eq!(Bandwidth::default().to_string(), "max 100000");
         for wrong in [
@@ -328,6 +352,23 @@ mod tests {
             limit(50, 0, 0),
             limit(50, 1_001, 0),
             limit(50, 100, 51),
+            limit(day_ms + 1, 100, 0),
+            Bandwidth {
+                burst: ms(1),
+                ..Bandwidth::default()
+            },
+            Bandwidth {
+                burst: Duration::from_ns(500),
+                ..limit(50, 100, 0)
+            },
+            Bandwidth {
+                period: Duration::from_ns(1_000_500),
+                ..Bandwidth::default()
+            },
+            Bandwidth {
+                quota: Some(Duration::from_ns(1_000_001)),
+                ..Bandwidth::default()
+            },
         ] {
             assert!(wrong.check().is_err(), "{wrong:?}");
         }

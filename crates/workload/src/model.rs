@@ -51,7 +51,7 @@ pub fn common() -> &'static [Param] {
             name: "cgroup",
             kind: Kind::Cgroup,
             default: "/",
-            doc: "cgroup that every task joins first, and its children with it; it is made with all above it",
+            doc: "cgroup that each first task joins before all else; tasks that it creates begin there; it is made with all above it",
         },
         Param {
             name: "cpu.weight",

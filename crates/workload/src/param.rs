@@ -149,10 +149,13 @@ impl fmt::Display for Kind {
                 f,
                 "normal, batch, idle, fifo:PRIORITY or rr:PRIORITY with a priority from 1 to 99, or deadline:RUNTIME/PERIOD with times such as 2ms/10ms"
             ),
-            Kind::Cgroup => write!(f, "the path of a cgroup such as /web/api"),
+            Kind::Cgroup => write!(
+                f,
+                "a path such as /web/api: at most 16 names of letters, digits and `-_.@`, none of them `.` or `..`"
+            ),
             Kind::Bandwidth => write!(
                 f,
-                "max, or QUOTA/PERIOD with times such as 50ms/100ms (without a unit: us): a quota of at least 1 ms, a period from 1 ms to 1 s"
+                "max, or QUOTA/PERIOD with times such as 50ms/100ms (without a unit: us): a quota from 1 ms to a day, a period from 1 ms to 1 s, both in whole us"
             ),
         }
     }
@@ -519,6 +522,7 @@ mod tests {
             (Kind::Policy, "normal", "normal"),
             (Kind::Cgroup, "/web/api/", "/web/api"),
             (Kind::Cgroup, "/", "/"),
+            (Kind::Cgroup, "//web//api", "/web/api"),
             (Kind::Bandwidth, "50000/100000", "50ms/100ms"),
             (Kind::Bandwidth, "1500us/10ms", "1500us/10ms"),
             (Kind::Bandwidth, "max", "max"),
@@ -569,6 +573,10 @@ mod tests {
             (Kind::Bandwidth, "50ms"),
             (Kind::Bandwidth, "0/100ms"),
             (Kind::Bandwidth, "50ms/2s"),
+            (Kind::Bandwidth, "25h/100ms"),
+            (Kind::Bandwidth, "1000500ns/100ms"),
+            (Kind::Bandwidth, "18446744073709551615/100000"),
+            (Kind::Bandwidth, "50000/18446744073709551615"),
             (Kind::Choice(&["a", "b"]), "c"),
         ] {
             assert_eq!(kind.read(text), None, "`{text}` as {kind}");

@@ -103,7 +103,7 @@ fn settings_that_cannot_be_are_refused_with_the_remedy() {
     );
     let path = refusal("cpu:cgroup=a");
     assert!(
-        path.contains("`cgroup=a` is not possible: it takes the path of a cgroup such as /web/api"),
+        path.contains("`cgroup=a` is not possible: it takes a path such as /web/api: at most 16 names of letters, digits and `-_.@`, none of them `.` or `..`"),
         "{path}"
     );
 }
@@ -128,13 +128,51 @@ fn a_thread_of_rt_app_is_in_the_group_of_its_task_and_then_of_its_phases() {
         (true, "30000 50000".to_owned())
     );
     assert_eq!(settings(2).bandwidth.burst.ns(), 10_000);
-    // In the second loop a phase without a group leaves it where it is.
-    assert_eq!(joins(&mut workload.tasks[0], 20), [1, 2]);
+    // In the second loop a phase without a group leaves it where it is; at its end it goes back to the root.
+    assert_eq!(joins(&mut workload.tasks[0], 30), [1, 2, 0]);
     assert!(
         workload.notes.iter().all(|note| !note.contains("group")),
         "{:?}",
         workload.notes
     );
+}
+
+/// The cgroups that a task joins and its sleeps until a time, as far as its end.
+fn joins_and_sleeps(task: &mut TaskSpec) -> Vec<String> {
+    let mut told = Vec::new();
+    for action in actions(task, 30) {
+        match action {
+            Action::JoinCgroup(cgroup) => told.push(format!("join {}", cgroup.0)),
+            Action::SleepUntil(time) => told.push(format!("sleep until {}", time.ns())),
+            Action::Exit => {
+                told.push("exit".to_owned());
+                break;
+            }
+            _ => {}
+        }
+    }
+    told
+}
+
+/// `thread_body()` sets the group after the delay, and each thread of a file that names any group ends in the root.
+#[test]
+fn a_thread_of_rt_app_joins_its_group_after_its_delay_and_ends_in_the_root() {
+    let text = r#"{"tasks": {
+        "t": {"taskgroup": "/a", "delay": 5000, "loop": 1, "run": 1},
+        "u": {"loop": 1, "phases": {"p": {"taskgroup": "/a", "run": 1}}},
+        "v": {"loop": 1, "run": 1}}}"#;
+    let mut workload = file(text).unwrap();
+    let mut told = workload.tasks.iter_mut().map(joins_and_sleeps);
+    assert_eq!(
+        told.next().unwrap(),
+        ["sleep until 5000000", "join 1", "join 0", "exit"]
+    );
+    assert_eq!(told.next().unwrap(), ["join 1", "join 0", "exit"]);
+    assert_eq!(told.next().unwrap(), ["join 0", "exit"]);
+    // Where no task names one, none is left.
+    let without = r#"{"tasks": {"t": {"loop": 1, "run": 1}}}"#;
+    let mut workload = file(without).unwrap();
+    assert_eq!(joins_and_sleeps(&mut workload.tasks[0]), ["exit"]);
 }
 
 #[test]
@@ -158,7 +196,23 @@ fn cgroups_of_a_file_are_refused_at_their_place() {
         ),
         (
             r#""/a": {"cpu.max": "10 100000"}"#,
-            "f.json:2: `cgroups./a`: the quota must be at least 1 ms",
+            "f.json:2: `cgroups./a.cpu.max`: the quota must be at least 1 ms",
+        ),
+        (
+            r#""/a": {"cpu.max": "18446744073709551615 100000"}"#,
+            "f.json:2: `cgroups./a.cpu.max`: the quota must be at most a day",
+        ),
+        (
+            r#""/a": {"cpu.max": "max 18446744073709551615"}"#,
+            "f.json:2: `cgroups./a.cpu.max`: the period must be from 1 ms to 1 s",
+        ),
+        (
+            r#""/a": {"cpu.max": "20000 100000", "cpu.max.burst": 20001, "cpu.idle": 0}"#,
+            "f.json:2: `cgroups./a.cpu.max.burst`: the burst must not be longer than the quota",
+        ),
+        (
+            r#""/a/../b": {}"#,
+            "f.json:2: `cgroups./a/../b`: no cgroup is named `.` or `..`",
         ),
         (
             r#""a": {}"#,

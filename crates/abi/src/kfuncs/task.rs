@@ -3,6 +3,7 @@
 use std::ffi::c_long;
 use std::ptr;
 
+use schedlab_trace::TaskId;
 use schedlab_workload::CgroupId;
 
 use crate::bpf::fields::{Cgroup, Css};
@@ -10,6 +11,7 @@ use crate::cgroups::Order;
 use crate::host::Context;
 use crate::layout::{RunQueue, Task};
 use crate::maps::EINVAL;
+use crate::ops_table;
 
 /// `scx_bpf_task_running()`.
 pub extern "C" fn running(context: Context, p: *const Task) -> bool {
@@ -100,11 +102,29 @@ fn pointer(context: Context, cgroup: Option<CgroupId>) -> *const Cgroup {
     })
 }
 
+/// `scx_kf_arg_task_ok()`: returns whether the op of an object that runs operates on a task. If not, the policy ends.
+fn is_operated_on(context: Context, task: TaskId) -> bool {
+    let op = context.op();
+    let p = context.pointer(Some(task)) as u64;
+    let is = context.with(|host| {
+        let nr = op.map_or(0, |op| ops_table::nr_tasks_of(op, host.version));
+        host.current().arguments[..nr].contains(&p)
+    });
+    if !is {
+        let message = "called on a task not being operated on".to_owned();
+        context.ask(|kernel| kernel.violation(message));
+    }
+    is
+}
+
 /// `scx_bpf_task_cgroup()`.
 pub fn cgroup(context: Context, p: *const Task) -> *const Cgroup {
     context.charge_kfunc();
     let task = context.task(p, "scx_bpf_task_cgroup");
-    let cgroup = context.with(|host| host.tasks.cgroup(task));
+    let cgroup = match is_operated_on(context, task) {
+        true => context.with(|host| host.tasks.cgroup(task)),
+        false => CgroupId::ROOT,
+    };
     pointer(context, Some(cgroup))
 }
 
@@ -143,19 +163,19 @@ pub struct CssIter {
     /// Null where the walk is over, or never was one.
     start: *const Css,
     order: u32,
-    /// How many were given.
-    nr: u32,
+    /// The number of the cgroup that was given last, and one more; 0 before the first.
+    after: u32,
     unused: u64,
 }
 
 /// `bpf_iter_css_new()`.
 pub fn css_iter_new(context: Context, it: *mut CssIter, start: *const Css, flags: u32) -> c_long {
     context.charge_kfunc();
-    let order = Order::of(flags);
+    let order = context.with(|host| Order::of(flags, host.version));
     let new = CssIter {
         start: order.map_or(ptr::null(), |_| start),
         order: flags,
-        nr: 0,
+        after: 0,
         unused: 0,
     };
     // SAFETY: the policy's own variable; a wild pointer faults, and that is caught.
@@ -168,11 +188,18 @@ pub fn css_iter_next(context: Context, it: *mut CssIter) -> *const Css {
     crate::primitives::step(context);
     // SAFETY: as above.
     let it = unsafe { &mut *it };
-    let Some(order) = Order::of(it.order).filter(|_| !it.start.is_null()) else {
+    if it.start.is_null() {
+        return ptr::null();
+    }
+    let last = it.after.checked_sub(1).map(CgroupId);
+    let next = context.with(|host| {
+        let order = Order::of(it.order, host.version)?;
+        host.cgroups.next_of_walk(it.start, order, last)
+    });
+    let Some((cgroup, css)) = next else {
+        it.start = ptr::null();
         return ptr::null();
     };
-    let nth = it.nr as usize;
-    let next = context.with(|host| host.cgroups.nth_of_walk(it.start, order, nth));
-    it.nr += 1;
-    next.unwrap_or(ptr::null())
+    it.after = cgroup.0 + 1;
+    css
 }

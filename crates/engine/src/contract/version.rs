@@ -106,6 +106,22 @@ impl KernelVersion {
         matches!(self, KernelVersion::V7_2)
     }
 
+    /// Returns whether `ops.cgroup_move()` is called as an op that holds the lock of its task's run queue. Before, kfuncs take it for
+    /// an op without any lock.
+    pub const fn moves_task_under_lock(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// Returns whether `bpf_iter_css_new()` takes `BPF_CGROUP_ITER_CHILDREN`, which came with 7.0.
+    pub const fn walks_children(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
+    /// Returns whether the ops table has `cgroup_set_idle`, which came later than 6.18.
+    pub const fn has_cgroup_set_idle(self) -> bool {
+        matches!(self, KernelVersion::V7_2)
+    }
+
     /// `CONFIG_EXT_SUB_SCHED`: a task belongs to a scheduler, which alone may set its slice and vtime, from when
     /// `ops.init_task()` has returned (`scx_task_on_sched()`).
     pub(crate) const fn has_sub_schedulers(self) -> bool {

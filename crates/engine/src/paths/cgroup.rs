@@ -7,7 +7,7 @@
 //! `ops.cgroup_cancel_move()` is never called. The engine's own classes do not look at cgroups.
 
 use schedlab_trace::Recorder;
-use schedlab_workload::{Bandwidth, CgroupId};
+use schedlab_workload::{Bandwidth, CgroupId, CgroupSettings};
 
 use crate::contract::policy::{OpCall, OpKind, Policy};
 use crate::contract::scenario::WorkloadFailure;
@@ -53,17 +53,21 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 continue;
             }
             if let Err(errno) = self.scx_tg_online(c, cgroup) {
-                self.fail(WorkloadFailure::Refused {
-                    task: "the workload".to_owned(),
-                    what: "make a cgroup",
-                    why: format!(
-                        "ops.cgroup_init() refused {} with {errno}; the policy must take every cgroup",
-                        tree.path(cgroup)
-                    ),
-                });
+                let why = format!(
+                    "ops.cgroup_init() refused {} with {errno}; the policy must take every cgroup",
+                    tree.path(cgroup)
+                );
+                self.cgroup_refused("the workload".to_owned(), "make a cgroup", why);
                 return;
             }
             self.change_settings(c, cgroup);
+        }
+    }
+
+    /// mkdir(2) or the move of a task fails, and so the workload. If the policy has ended by that, or before, its end says why.
+    fn cgroup_refused(&self, task: String, what: &'static str, why: String) {
+        if !self.has_exit() {
+            self.fail(WorkloadFailure::Refused { task, what, why });
         }
     }
 
@@ -84,19 +88,28 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         Ok(())
     }
 
-    /// `scx_group_set_weight()`, `scx_group_set_bandwidth()` and `scx_group_set_idle()`, where a setting is not the default.
+    /// Calls `scx_group_set_weight()`, `scx_group_set_bandwidth()` and `scx_group_set_idle()`, where a setting is not the default.
     fn change_settings(&self, c: &Cpu, cgroup: CgroupId) {
         let settings = self.cgroups.tree().settings(cgroup);
-        let default = schedlab_workload::CgroupSettings::default();
+        let default = CgroupSettings::default();
         if settings.weight != default.weight && self.has_op(OpKind::CgroupSetWeight) {
             let weight = settings.weight;
             self.call_rare_op(c, OpCall::CgroupSetWeight { cgroup, weight });
         }
-        let bandwidth: Bandwidth = settings.bandwidth;
-        if bandwidth != default.bandwidth && self.has_op(OpKind::CgroupSetBandwidth) {
-            self.call_rare_op(c, OpCall::CgroupSetBandwidth { cgroup, bandwidth });
+        // A program writes `cpu.max`, then `cpu.max.burst`; the kernel passes over a write that changes nothing.
+        let without_burst = Bandwidth {
+            burst: default.bandwidth.burst,
+            ..settings.bandwidth
+        };
+        let mut told = default.bandwidth;
+        for bandwidth in [without_burst, settings.bandwidth] {
+            if bandwidth != told && self.has_op(OpKind::CgroupSetBandwidth) {
+                self.call_rare_op(c, OpCall::CgroupSetBandwidth { cgroup, bandwidth });
+            }
+            told = bandwidth;
         }
-        if settings.idle && self.has_op(OpKind::CgroupSetIdle) {
+        let has_idle = self.has_op(OpKind::CgroupSetIdle) && self.version.has_cgroup_set_idle();
+        if settings.idle && has_idle {
             let idle = true;
             self.call_rare_op(c, OpCall::CgroupSetIdle { cgroup, idle });
         }
@@ -113,14 +126,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let ret = self.call_rare_op(c, OpCall::CgroupPrepMove { task, from, to });
             if ret != 0 {
                 let errno = self.sanitize_err("cgroup_prep_move", ret);
-                self.fail(WorkloadFailure::Refused {
-                    task: p.label(),
-                    what: "join its cgroup",
-                    why: format!(
-                        "ops.cgroup_prep_move() refused {} with {errno}; the policy must let every task move",
-                        self.cgroups.tree().path(to)
-                    ),
-                });
+                let why = format!(
+                    "ops.cgroup_prep_move() refused {} with {errno}; the policy must let every task move",
+                    self.cgroups.tree().path(to)
+                );
+                self.cgroup_refused(p.label(), "join its cgroup", why);
                 return;
             }
         }

@@ -387,6 +387,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             if self.host_failure.get().is_some() {
                 return;
             }
+            // The policy has refused a cgroup of the workload, which cannot begin without it.
+            if self.failure.get().is_some() {
+                self.life.stop();
+            }
             for cpu in &self.cpus {
                 self.resume(&mut fibers, cpu.id);
             }

@@ -552,6 +552,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let runs = rq.curr() == Some(p.id) && is_queued;
         let (old_class, old) = (p.class(), p.attributes());
         let is_inheritance = matches!(change, Change::Inherit(_));
+        let is_move = matches!(change, Change::Cgroup(_));
         let new = match change {
             Change::Class(policy) => {
                 let own = Attributes { policy, ..old };
@@ -570,10 +571,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let (old_level, new_level) = (old.level(), new.level());
         // __sched_setscheduler(): NORMAL, BATCH and IDLE have the same priorities. Whose falls comes before its equals.
         let mut flags = deq::SAVE | deq::NOCLOCK;
-        if matches!(change, Change::Cgroup(_))
-            || new_level != old_level
-            || changes_class && new_class == Class::Deadline
-        {
+        if is_move || new_level != old_level || changes_class && new_class == Class::Deadline {
             flags |= deq::MOVE;
         }
         let disables_first = self.version.disables_before_class_change();
@@ -655,6 +653,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
         if !is_queued {
             return;
+        }
+        // sched_move_task()
+        if is_move && runs {
+            self.resched_curr(c, rq);
         }
         if new_class > old_class {
             if runs {

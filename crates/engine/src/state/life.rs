@@ -169,7 +169,8 @@ impl Life {
         self.loaded.set(part);
     }
 
-    /// The run is to end. While a policy is loaded or unloaded that is known anyway.
+    /// Ends the run soon. While a policy is loaded or unloaded it does nothing: `Kernel::execute()` looks afterwards whether
+    /// the policy has ended or the workload has failed.
     pub fn stop(&self) {
         if matches!(self.phase.get(), Phase::Setup | Phase::Running) {
             self.phase.set(Phase::Stopping);

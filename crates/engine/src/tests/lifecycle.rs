@@ -281,7 +281,8 @@ fn cgroup_calls(policy: &Stub) -> Vec<String> {
         OpCall::CgroupMove { from, to, .. } => Some(format!("move {} {}", from.0, to.0)),
         OpCall::CgroupSetWeight { cgroup, weight } => Some(format!("weight {} {weight}", cgroup.0)),
         OpCall::CgroupSetBandwidth { cgroup, bandwidth } => {
-            Some(format!("limit {} {bandwidth}", cgroup.0))
+            let burst_us = bandwidth.burst.ns() / 1_000;
+            Some(format!("limit {} {bandwidth} {burst_us}", cgroup.0))
         }
         OpCall::CgroupSetIdle { cgroup, idle } => Some(format!("idle {} {idle}", cgroup.0)),
         OpCall::Quiescent { .. } => Some("quiescent".to_owned()),
@@ -293,7 +294,7 @@ fn cgroup_calls(policy: &Stub) -> Vec<String> {
 
 /// A task of two cgroups: it joins `/a/b` and then `/c`, and joins that once more.
 fn in_cgroups() -> Scenario {
-    let text = "cpu:tasks=1,cgroup=/a/b,cpu.weight=50,cpu.max=20ms/100ms + cpu:tasks=1,cgroup=/c,cpu.idle=true";
+    let text = "cpu:tasks=1,cgroup=/a/b,cpu.weight=50,cpu.max=20ms/100ms,cpu.max.burst=10ms + cpu:tasks=1,cgroup=/c,cpu.max=5ms/10ms,cpu.idle=true";
     let groups = schedlab_workload::Workload::parse(text, 1).unwrap().cgroups;
     let moves = task("p", |step, _| match step {
         0 => Some(Action::JoinCgroup(CgroupId(2))),
@@ -328,8 +329,11 @@ fn cgroups_come_with_default_settings_and_go_after_their_descendants() {
         "init 1",
         "init 2",
         "weight 2 50",
-        "limit 2 20000 100000",
+        // As a program that writes cpu.max and then cpu.max.burst.
+        "limit 2 20000 100000 0",
+        "limit 2 20000 100000 10000",
         "init 3",
+        "limit 3 5000 10000 0",
         "idle 3 true",
         "runnable",
         // A move takes the task off its queue, and brings it back.
@@ -348,6 +352,51 @@ fn cgroups_come_with_default_settings_and_go_after_their_descendants() {
         "exit 0",
     ];
     assert_eq!(cgroup_calls(&end.policy), expected);
+}
+
+/// The table of 6.18 has no such member.
+#[test]
+fn the_older_kernel_does_not_tell_that_a_cgroup_is_idle() {
+    let policy = Stub::new(&CGROUP_OPS, |_, _| async { 0 });
+    let mut scenario = in_cgroups();
+    scenario.version = KernelVersion::V6_18;
+    let end = run(scenario, policy, ());
+    let calls = cgroup_calls(&end.policy);
+    assert!(calls.contains(&"limit 3 5000 10000 0".to_owned()));
+    assert!(
+        !calls.iter().any(|call| call.starts_with("idle")),
+        "{calls:?}"
+    );
+}
+
+/// `sched_move_task()` ends with `resched_curr()` for a task that runs: whose slice `ops.cgroup_move()` has ended leaves its CPU
+/// at once, not at the next tick.
+#[test]
+fn a_running_task_that_moves_is_rescheduled() {
+    let policy = Stub::new(&[CgroupMove, Dispatch], |a, op| async move {
+        if let OpCall::CgroupMove { task, .. } = op {
+            let slice = 0;
+            a.ask(Request::TaskSetSlice { task, slice }).await;
+        }
+        0
+    });
+    let moves = task("p", |step, _| match step {
+        0 => Some(Action::JoinCgroup(CgroupId(1))),
+        1 => Some(Action::Compute(Duration::from_ms(20))),
+        _ => None,
+    });
+    let mut scenario = scenario(1, vec![moves]);
+    let text = "cpu:tasks=1,cgroup=/a";
+    scenario.workload.cgroups = schedlab_workload::Workload::parse(text, 1).unwrap().cgroups;
+    let end = run(scenario, policy, ());
+    let log = end.policy.log.borrow();
+    let mut from_move = log
+        .iter()
+        .skip_while(|(.., op)| op.kind() != CgroupMove)
+        .map(|&(at, _, op)| (at, op.kind()));
+    let (moved, _) = from_move.next().expect("it moves");
+    let (dispatched, _) = from_move.next().expect("its CPU dispatches");
+    assert!(dispatched - moved < 100_000, "{moved} {dispatched}");
 }
 
 #[test]
@@ -376,6 +425,8 @@ fn a_move_or_a_cgroup_that_the_policy_refuses_ends_the_workload() {
         failure,
         "the workload cannot make a cgroup: ops.cgroup_init() refused /a with -22; the policy must take every cgroup"
     );
+    // The workload does not begin.
+    assert_eq!(cgroup_calls(&end.policy), ["init 0", "init 1", "exit 0"]);
     let end = run(in_cgroups(), refusing(CgroupPrepMove), ());
     let failure = end
         .failure
@@ -387,6 +438,33 @@ fn a_move_or_a_cgroup_that_the_policy_refuses_ends_the_workload() {
                 .contains("cannot join its cgroup: ops.cgroup_prep_move() refused /a/b with -22"),
         "{failure}"
     );
+}
+
+/// A policy that ends as it refuses a cgroup or a move ended the run, not the workload.
+#[test]
+fn the_end_of_a_policy_that_refuses_says_why() {
+    for refused in [CgroupInit, CgroupPrepMove] {
+        for (has_error, ret) in [(false, 1), (true, -12)] {
+            let policy = Stub::new(&CGROUP_OPS, move |a, op| async move {
+                let cgroup = CgroupId::ROOT;
+                if op.kind() != refused || op == (OpCall::CgroupInit { cgroup }) {
+                    return 0;
+                }
+                if has_error {
+                    let message = "no room".to_owned();
+                    a.ask(Request::Error { message }).await;
+                }
+                ret
+            });
+            let end = run(in_cgroups(), policy, ());
+            assert_eq!(end.failure, None);
+            let expected = match has_error {
+                true => "no room".to_owned(),
+                false => format!("ops.{}() returned an invalid errno 1", refused.name()),
+            };
+            assert_eq!(end.exit.message, expected);
+        }
+    }
 }
 
 #[test]

@@ -52,7 +52,12 @@ pub(super) fn build(
         let compiled = compile(task, &file, &mut names, builder, options)?;
         programs.push(compiled);
     }
+    let names_cgroup = |program: &Program| {
+        let mut phases = program.phases.iter();
+        program.cgroup.is_some() || phases.any(|phase| phase.cgroup.is_some())
+    };
     let shared = Arc::new(Shared {
+        has_cgroups: programs.iter().any(names_cgroup),
         programs,
         timers: names.timers.iter().map(|_| AtomicU64::new(UNSET)).collect(),
         forks: file.tasks.iter().map(|_| AtomicU32::new(0)).collect(),

@@ -42,7 +42,7 @@ pub(super) struct Task {
     pub class: SchedClass,
     pub nice: i8,
     pub cpus: Option<Cpus>,
-    /// The cgroup that it joins first.
+    /// The cgroup that it joins after its delay.
     pub cgroup: Option<Cgroup>,
     pub phases: Vec<Phase>,
     /// Where it is defined.

@@ -439,6 +439,8 @@ impl Reader {
             let here = place.at(&member.key, member.line);
             let group = group_at(member.key.clone(), here.clone())?;
             let mut settings = CgroupSettings::default();
+            // The last setting that has to do with the limit.
+            let mut of_limit = here.clone();
             for member in present(object(&member.node, &here)?) {
                 let here = here.at(&member.key, member.line);
                 let node = &member.node;
@@ -451,6 +453,7 @@ impl Reader {
                     "cpu.max.burst" => {
                         let us = integer(node, &here, 0, i32::MAX)?;
                         settings.bandwidth.burst = Duration::from_us(us as u64);
+                        of_limit = here;
                     }
                     "cpu.max" => {
                         let limit = cpu_max(&string(node, &here)?).ok_or_else(|| {
@@ -458,6 +461,7 @@ impl Reader {
                         })?;
                         settings.bandwidth.quota = limit.quota;
                         settings.bandwidth.period = limit.period;
+                        of_limit = here;
                     }
                     key => {
                         let known = ["cpu.weight", "cpu.max", "cpu.max.burst", "cpu.idle"];
@@ -465,7 +469,8 @@ impl Reader {
                     }
                 }
             }
-            settings.bandwidth.check().map_err(|why| here.error(why))?;
+            let limit = settings.bandwidth.check();
+            limit.map_err(|why| of_limit.error(why))?;
             all.push((group, settings));
         }
         Ok(all)
@@ -796,10 +801,15 @@ fn group_at(path: String, place: Place) -> Result<Cgroup> {
 
 /// Reads the contents of a file `cpu.max` (`cpu_period_quota_parse()`).
 fn cpu_max(text: &str) -> Option<Bandwidth> {
+    // A time that does not fit into ns is longer than any limit may be.
+    let time = |us: &str| {
+        let us = us.parse::<u64>().ok()?;
+        Some(Duration::from_ns(us.saturating_mul(1_000)))
+    };
     let mut words = text.split_ascii_whitespace();
     let quota = match words.next()? {
         "max" => None,
-        us => Some(Duration::from_us(us.parse().ok()?)),
+        us => Some(time(us)?),
     };
     let default = Bandwidth {
         quota,
@@ -808,7 +818,7 @@ fn cpu_max(text: &str) -> Option<Bandwidth> {
     let limit = match words.next() {
         None => default,
         Some(us) => Bandwidth {
-            period: Duration::from_us(us.parse().ok()?),
+            period: time(us)?,
             ..default
         },
     };

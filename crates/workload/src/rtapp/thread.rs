@@ -38,6 +38,8 @@ pub(super) struct Shared {
     pub cumulative_slack: bool,
     /// By how much run times vary.
     pub jitter_pct: u64,
+    /// Whether a task or a phase names a cgroup: then each thread goes back to the root before it ends.
+    pub has_cgroups: bool,
     pub placement: Placement,
     /// Whether the command line overrides the file.
     pub pin_given: bool,
@@ -55,7 +57,7 @@ pub(super) struct Program {
     pub loops: Option<u64>,
     pub class: SchedClass,
     pub nice: i8,
-    /// The cgroup that a thread joins first.
+    /// The cgroup that a thread joins after its delay.
     pub cgroup: Option<CgroupId>,
     /// Number of timers of each thread's own.
     pub timers: usize,
@@ -164,7 +166,7 @@ impl Shared {
             sub: 0,
             phase_loops: 0,
             thread_loops: 0,
-            step: Step::Join,
+            step: Step::Delay,
             timers: vec![UNSET; task.timers],
             began: Instant::ZERO,
             fires: Instant::ZERO,
@@ -246,9 +248,9 @@ struct Thread {
 }
 
 enum Step {
+    Delay,
     /// It joins its task's cgroup.
     Join,
-    Delay,
     /// A phase iteration begins, if any is left.
     Iterate,
     Cgroup,
@@ -257,6 +259,8 @@ enum Step {
     Cpus,
     Event,
     Done,
+    /// It goes back to the root of the cgroups (`reset_thread_taskgroup()`).
+    Leave,
     Exit,
 }
 
@@ -288,15 +292,8 @@ impl Behaviour for Thread {
         loop {
             let phase = &program.phases[self.phase];
             match self.step {
-                Step::Join => {
-                    self.step = Step::Delay;
-                    if let Some(cgroup) = program.cgroup {
-                        self.cgroup = Some(cgroup);
-                        return Action::JoinCgroup(cgroup);
-                    }
-                }
                 Step::Delay => {
-                    self.step = Step::Iterate;
+                    self.step = Step::Join;
                     self.first = Instant::ZERO + program.delay;
                     if !self.is_forked {
                         self.first += drawn_below(program.offset, context.rng);
@@ -305,7 +302,16 @@ impl Behaviour for Thread {
                         return Action::SleepUntil(self.first);
                     }
                 }
-                Step::Iterate if Some(self.thread_loops) == program.loops => self.step = Step::Exit,
+                Step::Join => {
+                    self.step = Step::Iterate;
+                    if let Some(cgroup) = program.cgroup {
+                        self.cgroup = Some(cgroup);
+                        return Action::JoinCgroup(cgroup);
+                    }
+                }
+                Step::Iterate if Some(self.thread_loops) == program.loops => {
+                    self.step = Step::Leave;
+                }
                 Step::Iterate => self.step = Step::Cgroup,
                 // Model: rt-app sets the class first. What a group rules out with a class is refused before.
                 Step::Cgroup => {
@@ -365,6 +371,7 @@ impl Behaviour for Thread {
                     if let Some(action) = self.event(op, sub, context, &shared) {
                         return action;
                     }
+                    // rt-app ends with all its threads (exit()).
                     if self.fork_limit_reached {
                         self.step = Step::Exit;
                     }
@@ -382,6 +389,12 @@ impl Behaviour for Thread {
                             self.phase = 0;
                             self.thread_loops += 1;
                         }
+                    }
+                }
+                Step::Leave => {
+                    self.step = Step::Exit;
+                    if shared.has_cgroups {
+                        return Action::JoinCgroup(CgroupId::ROOT);
                     }
                 }
                 Step::Exit => return Action::Exit,
