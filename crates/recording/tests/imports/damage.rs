@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::FileExt as _;
 
-use crate::events_of;
 use crate::tracedat::{self, SEVEN, SIX};
+use crate::{events_of, program_of};
 use crate::{perfetto, wprof};
 
 /// Random multiple damages of each sample; the smaller, single ones are all tried.
@@ -38,19 +38,21 @@ impl Trial {
         Trial(tempfile::NamedTempFile::new().unwrap())
     }
 
-    /// Reads these bytes; says whether they could be read.
+    /// Reads these bytes, and makes a program of them; says whether they could be read.
     fn is_read(&self, bytes: &[u8]) -> bool {
         // To empty it first would make the file system write it each time.
         let file = self.0.as_file();
         file.write_all_at(bytes, 0).unwrap();
         file.set_len(bytes.len() as u64).unwrap();
         let path = self.0.path().to_str().unwrap();
-        let Err(error) = events_of(path) else {
-            return true;
-        };
-        let error = error.to_string();
-        assert!(!error.contains('\n') && error.contains(path), "{error}");
-        false
+        let read = events_of(path).map(|_| ());
+        let made = program_of(path).map(|_| ());
+        let is_read = read.is_ok();
+        for error in [read, made].into_iter().filter_map(Result::err) {
+            let error = error.to_string();
+            assert!(!error.contains('\n') && error.contains(path), "{error}");
+        }
+        is_read
     }
 }
 
