@@ -63,8 +63,8 @@ struct Index {
     sequences: BTreeSet<u64>,
     /// Gaps that packets and bundles tell of.
     gaps: u64,
-    /// Events that the kernel has lost by its own count, at the begin and at the end.
-    lost: [u64; 2],
+    /// Events that the kernel has lost by its own count on each CPU, first at the begin and last at the end.
+    lost: BTreeMap<u64, [Option<u64>; 2]>,
 }
 
 /// Tells the events of the file.
@@ -117,7 +117,10 @@ pub(crate) fn read(
             heap.push(Reverse((at_ns, slot)));
         }
     }
-    let lost = index.lost[1].saturating_sub(index.lost[0]);
+    let of_cpu =
+        |[first, last]: &[Option<u64>; 2]| last.unwrap_or(0).saturating_sub(first.unwrap_or(0));
+    let lost = index.lost.values().map(of_cpu);
+    let lost = lost.fold(0, u64::saturating_add);
     order.event(Event {
         what: What::Lost(lost.max(index.gaps)),
         ..told(order.about.last_ns, 0, 0)
@@ -236,26 +239,36 @@ impl Index {
         Some(())
     }
 
+    /// The kernel's counts since its begin. Each flush writes a pair for begin and end, of which all begins are the same.
     fn stats(&mut self, stats: &[u8]) -> Option<()> {
-        let (mut phase, mut lost) = (0, 0u64);
+        let (mut phase, mut cpus) = (0, Vec::new());
         for field in fields(stats) {
             match field? {
                 (1, Value::Number(number)) => phase = number,
-                (2, Value::Bytes(cpu)) => {
-                    for field in fields(cpu) {
-                        // Overwritten, overwritten before they were whole, dropped.
-                        if let (3 | 4 | 8, Value::Number(number)) = field? {
-                            lost = lost.saturating_add(number);
+                (2, Value::Bytes(of_cpu)) => {
+                    let (mut cpu, mut lost) = (0, 0u64);
+                    for field in fields(of_cpu) {
+                        match field? {
+                            (1, Value::Number(number)) => cpu = number,
+                            // Overwritten, overwritten before they were whole, dropped.
+                            (3 | 4 | 8, Value::Number(number)) => {
+                                lost = lost.saturating_add(number)
+                            }
+                            _ => {}
                         }
                     }
+                    cpus.push((cpu, lost));
                 }
                 _ => {}
             }
         }
-        match phase {
-            1 => self.lost[0] = self.lost[0].saturating_add(lost),
-            2 => self.lost[1] = self.lost[1].saturating_add(lost),
-            _ => {}
+        for (cpu, lost) in cpus {
+            let [first, last] = self.lost.entry(cpu).or_default();
+            match phase {
+                1 => *first = first.or(Some(lost)),
+                2 => *last = Some(lost),
+                _ => {}
+            }
         }
         Some(())
     }

@@ -286,6 +286,16 @@ fn brief_events_name_the_task_that_leaves() {
     assert_eq!(events[1..], expected);
 }
 
+/// Each flush writes the counts of begin and end, and those of the end go on growing.
+#[test]
+fn the_first_and_the_last_count_of_a_session_tell_its_losses() {
+    let mut trace = file(false, false);
+    for (phase, overrun) in [(1, 20), (2, 30)] {
+        trace.extend(message(|to| to.bytes(1, &stats(phase, overrun))));
+    }
+    assert_eq!(events(&trace).unwrap().1.lost, 10);
+}
+
 #[test]
 fn gaps_are_losses() {
     let lost = |write: &dyn Fn(&mut Message<'_>)| {
