@@ -53,18 +53,38 @@ pub(crate) fn is_perfetto(head: &[u8]) -> bool {
 /// The first reading.
 #[derive(Default)]
 struct Index {
-    /// The bundles of each CPU: the first time in ns, and where it is.
-    bundles: BTreeMap<u32, Vec<(u64, Place)>>,
+    bundles: BTreeMap<u32, Bundles>,
     facts: Facts,
     kernel: Option<String>,
     cpus: Option<u32>,
     clocks: BTreeSet<u64>,
     has_switch: bool,
     sequences: BTreeSet<u64>,
-    /// Gaps that packets and bundles tell of.
+    /// Gaps that bundles tell of.
     gaps: u64,
+    /// Gaps that packets tell of, which may have held events of any CPU.
+    drops: u64,
     /// Events that the kernel has lost by its own count on each CPU, first at the begin and last at the end.
     lost: BTreeMap<u64, [Option<u64>; 2]>,
+}
+
+/// The bundles of a CPU.
+#[derive(Default)]
+struct Bundles {
+    all: Vec<Bundle>,
+    /// Whether events are missing before the next one.
+    has_gap: bool,
+    /// [`Index::drops`] before the last one.
+    drops: u64,
+}
+
+/// A bundle with events. They are sorted by their times.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Bundle {
+    first_ns: u64,
+    place: Place,
+    /// Whether events are missing before it.
+    has_gap: bool,
 }
 
 /// Tells the events of the file.
@@ -122,7 +142,7 @@ pub(crate) fn read(
     let lost = index.lost.values().map(of_cpu);
     let lost = lost.fold(0, u64::saturating_add);
     order.event(Event {
-        what: What::Lost(lost.max(index.gaps)),
+        what: What::Lost(lost.max(index.gaps + index.drops)),
         ..told(order.about.last_ns, 0, 0)
     })?;
     order.about.passed_over = facts.passed_over;
@@ -141,16 +161,16 @@ fn told(at_ns: u64, task: Tid, process: Tid) -> Event {
 
 /// The events of one CPU.
 struct Stream {
-    bundles: std::vec::IntoIter<(u64, Place)>,
+    bundles: std::vec::IntoIter<Bundle>,
     cpu: Cpu,
     events: VecDeque<Event>,
 }
 
 impl Stream {
-    fn new((cpu, mut bundles): (u32, Vec<(u64, Place)>)) -> Stream {
-        bundles.sort();
+    fn new((cpu, mut bundles): (u32, Bundles)) -> Stream {
+        bundles.all.sort();
         Stream {
-            bundles: bundles.into_iter(),
+            bundles: bundles.all.into_iter(),
             cpu: Cpu::new(cpu),
             events: VecDeque::new(),
         }
@@ -163,9 +183,12 @@ impl Stream {
         facts: &mut Facts,
     ) -> Result<Option<u64>, RecordingError> {
         while self.events.is_empty() {
-            let Some((_, place)) = self.bundles.next() else {
+            let Some(Bundle { place, has_gap, .. }) = self.bundles.next() else {
                 return Ok(None);
             };
+            if has_gap {
+                self.cpu.forget();
+            }
             let packet = packets.at(place)?;
             for field in fields(&packet) {
                 if let Some((FTRACE_EVENTS, Value::Bytes(bundle))) = field {
@@ -182,13 +205,10 @@ impl Stream {
 impl Index {
     /// Notes what a packet has; `None` if it is damaged.
     fn packet(&mut self, place: Place, packet: &[u8]) -> Option<()> {
-        let (mut sequence, mut is_dropped, mut has_events) = (0, false, false);
+        let (mut sequence, mut is_dropped, mut bundle) = (0, false, None);
         for field in fields(packet) {
             match field? {
-                (FTRACE_EVENTS, Value::Bytes(bundle)) => {
-                    has_events = true;
-                    self.bundle(place, bundle)?;
-                }
+                (FTRACE_EVENTS, Value::Bytes(bytes)) => bundle = Some(bytes),
                 (PROCESS_TREE, Value::Bytes(tree)) => self.process_tree(tree)?,
                 (FTRACE_STATS, Value::Bytes(stats)) => self.stats(stats)?,
                 (SYSTEM_INFO, Value::Bytes(info)) => self.system_info(info)?,
@@ -199,8 +219,11 @@ impl Index {
         }
         // The first packet of a sequence has the flag, too.
         let is_first = self.sequences.insert(sequence);
-        self.gaps += u64::from(has_events && is_dropped && !is_first);
-        Some(())
+        let Some(bundle) = bundle else {
+            return Some(());
+        };
+        self.drops += u64::from(is_dropped && !is_first);
+        self.bundle(place, bundle)
     }
 
     fn bundle(&mut self, place: Place, bundle: &[u8]) -> Option<()> {
@@ -209,11 +232,17 @@ impl Index {
             self.facts.has_waking |= kind == WAKING;
             self.facts.has_fork |= kind == FORK;
         })?;
-        self.gaps += u64::from(seen.has_lost);
+        self.gaps += u64::from(seen.has_gap);
+        let of_cpu = self.bundles.entry(seen.cpu).or_default();
+        of_cpu.has_gap |= seen.has_gap || of_cpu.drops < self.drops;
+        of_cpu.drops = self.drops;
         if let Some(first_ns) = seen.first_ns {
             self.clocks.insert(seen.clock);
-            let bundles = self.bundles.entry(seen.cpu).or_default();
-            bundles.push((first_ns, place));
+            of_cpu.all.push(Bundle {
+                first_ns,
+                place,
+                has_gap: std::mem::take(&mut of_cpu.has_gap),
+            });
         }
         Some(())
     }

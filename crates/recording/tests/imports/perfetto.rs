@@ -321,6 +321,64 @@ fn gaps_are_losses() {
     assert_eq!(lost(&|to| to.number(3, 1)), 3);
 }
 
+/// A bundle of a CPU in a packet.
+fn bundle(cpu: u64, is_dropped: bool, write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
+    let bundle = message(|to| {
+        to.number(1, cpu);
+        write(to);
+    });
+    packet(3, |to| {
+        to.bytes(1, &bundle);
+        to.number(42, u64::from(is_dropped));
+    })
+}
+
+/// In brief form a task that came before a gap is not the one that leaves after it.
+#[test]
+fn nobody_is_known_to_leave_after_a_gap() {
+    let (first, second) = (story()[0], story()[5]);
+    let come = |to: &mut Message<'_>| to.bytes(4, &brief(&[first]));
+    let leave = |to: &mut Message<'_>| to.bytes(4, &brief(&[second]));
+    let current = |packets: [Vec<u8>; 3]| {
+        let trace = message(|to| {
+            for packet in packets.iter().filter(|packet| !packet.is_empty()) {
+                to.bytes(1, packet);
+            }
+        });
+        let (events, about) = events(&trace).unwrap();
+        (events[1].current, about.lost)
+    };
+    let error = |at_ns| message(|to| to.number(1, at_ns));
+    let before = || bundle(0, true, come);
+    let after = || bundle(0, false, leave);
+    let none = Vec::new;
+    assert_eq!(current([before(), none(), after()]), (Some(10), 0));
+    // Bundles lost their events, and one without any tells it.
+    let lossy = bundle(0, false, |to| to.number(3, 1));
+    assert_eq!(current([before(), lossy, after()]), (None, 1));
+    // A packet was dropped before the one of the other CPU.
+    let other = bundle(1, true, |_| ());
+    assert_eq!(current([before(), other, after()]), (None, 1));
+    let dropped = bundle(0, true, leave);
+    assert_eq!(current([before(), none(), dropped]), (None, 1));
+    // A page could not be read, before the first switch or between them.
+    for (at_ns, left) in [(1, Some(10)), (1_010_000, None)] {
+        let torn = bundle(0, true, |to| {
+            come(to);
+            to.bytes(8, &error(at_ns));
+        });
+        assert_eq!(current([torn, none(), after()]).0, left);
+    }
+    // The writer's last event is here, or is not.
+    for (end_ns, left) in [(first.at_ns, Some(10)), (first.at_ns + 1, None)] {
+        let later = bundle(0, false, |to| {
+            leave(to);
+            to.number(10, end_ns);
+        });
+        assert_eq!(current([before(), none(), later]), (left, 0));
+    }
+}
+
 #[test]
 fn damage_is_told_with_its_place() {
     let bytes = file(false, false);
