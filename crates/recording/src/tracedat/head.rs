@@ -8,19 +8,11 @@ use linux_perf_event_reader::Endianness;
 use super::input::{Input, number};
 use crate::RecordingError;
 use crate::formats::{Format, described};
+use crate::packed::Packing;
 use crate::tracepoint::Point;
 
 /// No kernel has more CPUs.
 const CPUS_MAX: u32 = 65_536;
-
-/// How sections and pages are packed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Packing {
-    #[default]
-    None,
-    Zlib,
-    Zstd,
-}
 
 /// The pages of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +36,7 @@ pub(super) struct Head {
     /// Tracepoints that matter, by number.
     pub points: BTreeMap<u16, (Point, Format)>,
     pub cpus: Vec<CpuPages>,
+    /// How sections and pages are packed.
     pub packing: Packing,
     /// The clock of the events; empty where the file does not say.
     pub clock: String,

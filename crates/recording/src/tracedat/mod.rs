@@ -5,7 +5,6 @@
 
 mod head;
 mod input;
-mod packed;
 mod page;
 mod seven;
 mod six;

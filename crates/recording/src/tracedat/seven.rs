@@ -5,10 +5,10 @@ use std::io::{BufReader, Cursor, Seek as _, SeekFrom};
 
 use linux_perf_event_reader::Endianness;
 
-use super::head::{CpuPages, Head, Packing};
+use super::head::{CpuPages, Head};
 use super::input::{Input, SIZE_MAX, number};
-use super::packed::unpacked;
 use crate::RecordingError;
+use crate::packed::{Packing, unpacked};
 
 /// The flag of a packed section.
 const IS_PACKED: u16 = 1;
@@ -111,7 +111,7 @@ impl Sections<'_> {
             let packed = input.u32("its packed size")?;
             let size = u64::from(input.u32("its unpacked size")?);
             let data = input.bytes(u64::from(packed), "its packed data")?;
-            let data = (size <= SIZE_MAX).then(|| unpacked(self.packing, &data, size));
+            let data = (size <= SIZE_MAX).then(|| unpacked(self.packing, &data, size as usize));
             data.flatten()
                 .ok_or_else(|| input.corrupted("it cannot be unpacked"))?
         };

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 
-use super::head::{CpuPages, Packing};
+use super::head::CpuPages;
 use super::input::number;
-use super::packed::unpacked;
 use super::page::{Found, Layout, Page};
 use crate::RecordingError;
+use crate::packed::{Packing, unpacked};
 
 /// No piece is larger, in bytes; trace-cmd packs 10 pages together.
 const PIECE_MAX: usize = 64 << 20;
@@ -167,7 +167,7 @@ impl Stream {
             let mut piece = None;
             if is_sound {
                 let bytes = source.bytes(self.at, packed as usize)?;
-                piece = unpacked(self.packing, &bytes, whole as u64);
+                piece = unpacked(self.packing, &bytes, whole);
             }
             self.at += u64::from(packed);
             let piece = piece.filter(|piece| piece.len() == whole).ok_or_else(|| {

@@ -287,8 +287,10 @@ fn packed(packing: &str, bytes: &[u8]) -> Vec<u8> {
             to.finish().unwrap()
         }
         "zstd" => {
-            let level = ruzstd::encoding::CompressionLevel::Fastest;
-            ruzstd::encoding::compress_to_vec(bytes, level)
+            let mut to = vec![0; zstd_safe::compress_bound(bytes.len())];
+            let used = zstd_safe::compress(&mut to[..], bytes, 1).unwrap();
+            to.truncate(used);
+            to
         }
         _ => bytes.to_vec(),
     }
