@@ -18,12 +18,21 @@ pub struct Form {
     pub version: u8,
     pub is_big: bool,
     pub packing: &'static str,
+    /// A section that version 7 names again, and how often.
+    pub again: (u64, usize),
+    /// Pages of version 7 in a packed piece.
+    pub pages: usize,
+    /// Bytes of an option that nobody knows.
+    pub padding: usize,
 }
 
 pub const SIX: Form = Form {
     version: 6,
     is_big: false,
     packing: "none",
+    again: (0, 0),
+    pages: 2,
+    padding: 0,
 };
 
 pub const SEVEN: Form = Form {
@@ -326,7 +335,6 @@ fn seven(form: Form, bytes: &mut Bytes) {
     let mut part = Bytes::new(form);
     event_formats(&mut part);
     let formats = section(form, bytes, 18, &part.all);
-    // The pages: two to a piece.
     let mut buffer = Bytes::new(form);
     buffer.number(8, 0);
     buffer.put(b"\0mono\0");
@@ -338,7 +346,12 @@ fn seven(form: Form, bytes: &mut Bytes) {
         if form.packing == "none" {
             bytes.put(&pages);
         } else {
-            let pieces: Vec<&[u8]> = pages.chunks(2 * PAGE).collect();
+            let mut pages = pages;
+            let whole = pages.len().next_multiple_of(form.pages * PAGE);
+            if form.pages > 2 {
+                pages.resize(whole, 0);
+            }
+            let pieces: Vec<&[u8]> = pages.chunks(form.pages * PAGE).collect();
             bytes.number(4, pieces.len() as u64);
             for piece in pieces {
                 let packed = packed(form.packing, piece);
@@ -355,10 +368,18 @@ fn seven(form: Form, bytes: &mut Bytes) {
     let mut last = Bytes::new(form);
     options(&mut last);
     option(&mut last, 3, &buffer.all);
+    option(&mut last, 99, &vec![0; form.padding]);
     option(&mut last, 0, &[0; 8]);
     let last = section(form, bytes, 0, &last.all);
     let mut first = Bytes::new(form);
-    for (id, place) in [(16, header), (18, formats), (0, last)] {
+    let (again, times) = form.again;
+    let again = vec![(again, if again == 16 { header } else { formats }); times];
+    let named = [
+        [(16, header), (18, formats)].to_vec(),
+        again,
+        vec![(0, last)],
+    ];
+    for (id, place) in named.concat() {
         let mut data = Bytes::new(form);
         data.number(8, place);
         option(&mut first, id, &data.all);
@@ -378,6 +399,7 @@ fn both_versions_hold_the_story() {
                     version,
                     is_big,
                     packing,
+                    ..SIX
                 };
                 let (events, about) = events(&file(form)).unwrap();
                 assert_eq!(events, story(), "{version} {is_big} {packing}");
@@ -389,6 +411,24 @@ fn both_versions_hold_the_story() {
             }
         }
     }
+}
+
+#[test]
+fn parts_of_a_file_are_few_and_small() {
+    let again = |id, times| Form {
+        again: (id, times),
+        ..SEVEN
+    };
+    assert_eq!(events(&file(again(18, 3))).unwrap().0, story());
+    assert!(told(&file(again(18, 4))).contains("one more section 18; the file is damaged"));
+    assert!(told(&file(again(16, 1))).contains("one more section 16"));
+    let padded = |padding| Form { padding, ..SEVEN };
+    assert_eq!(events(&file(padded(1 << 20))).unwrap().0, story());
+    let error = told(&file(padded(16 << 20)));
+    assert!(error.contains("bytes, of at most 16777"), "{error}");
+    let pieces = |pages| Form { pages, ..SEVEN };
+    assert_eq!(events(&file(pieces(16))).unwrap().0, story());
+    assert!(told(&file(pieces(17))).contains("its pages cannot be unpacked"));
 }
 
 /// Inference does not depend on the format.
