@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::fields::{Value, fields, numbers};
+use super::fields::{Value, fields, first_number, numbers};
 use crate::tracepoint::{call, context, left, old_left};
 use crate::{Comm, Context, Event, Left, Tid, What};
 
@@ -18,6 +18,8 @@ pub(super) const FORK: u32 = 239;
 const ENTER: u32 = 329;
 const LEAVE: u32 = 330;
 const MIGRATE: u32 = 491;
+/// No kernel has more CPUs.
+const CPUS_MAX: u32 = 65_536;
 /// `CLONE_THREAD`: the new task belongs to its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
 
@@ -91,7 +93,9 @@ pub(super) fn overview(bundle: &[u8], kind: &mut dyn FnMut(u32)) -> Option<Overv
     let mut first = u64::MAX;
     for field in fields(bundle) {
         match field? {
-            (1, Value::Number(cpu)) => seen.cpu = u32::try_from(cpu).ok()?,
+            (1, Value::Number(cpu)) => {
+                seen.cpu = u32::try_from(cpu).ok().filter(|cpu| *cpu < CPUS_MAX)?;
+            }
             (2, Value::Bytes(event)) => {
                 for field in fields(event) {
                     match field? {
@@ -107,8 +111,8 @@ pub(super) fn overview(bundle: &[u8], kind: &mut dyn FnMut(u32)) -> Option<Overv
                 for field in fields(brief) {
                     match field? {
                         (number @ (1 | 7), value) => {
-                            if let Some(at_ns) = numbers(value)?.first() {
-                                first = first.min(*at_ns);
+                            if let Some(at_ns) = first_number(value)? {
+                                first = first.min(at_ns);
                                 kind(if number == 1 { SWITCH } else { WAKING });
                             }
                         }

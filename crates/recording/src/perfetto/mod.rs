@@ -26,6 +26,9 @@ const FTRACE_STATS: u32 = 34;
 const PREVIOUS_DROPPED: u32 = 42;
 const SYSTEM_INFO: u32 = 45;
 
+/// The first reading takes no more memory beyond the file's size, in bytes: a packed packet may hold millions of others.
+const MEMORY_MAX: u64 = 64 << 20;
+
 /// Whether the bytes begin with a packet. The file may go on after them.
 pub(crate) fn is_perfetto(head: &[u8]) -> bool {
     // A line feed begins a packet, too.
@@ -54,6 +57,8 @@ pub(crate) fn is_perfetto(head: &[u8]) -> bool {
 #[derive(Default)]
 struct Index {
     bundles: BTreeMap<u32, Bundles>,
+    /// Entries of all CPUs.
+    entries: usize,
     facts: Facts,
     kernel: Option<String>,
     cpus: Option<u32>,
@@ -98,7 +103,14 @@ pub(crate) fn read(
 ) -> Result<About, RecordingError> {
     let mut packets = Packets::new(path, file)?;
     let mut index = Index::default();
-    packets.all(&mut |place, packet| index.packet(place, packet))?;
+    let memory_max = packets.len.saturating_add(MEMORY_MAX);
+    packets.all(&mut |place, packet| {
+        index.packet(place, packet).ok_or(FIELDS)?;
+        match index.memory() <= memory_max {
+            true => Ok(()),
+            false => Err("the trace has more packets than its size allows"),
+        }
+    })?;
     if !index.has_switch {
         return Err(RecordingError::Lacking {
             path: path.to_owned(),
@@ -203,6 +215,12 @@ impl Stream {
 }
 
 impl Index {
+    /// About the bytes of memory that it takes.
+    fn memory(&self) -> u64 {
+        let entries = self.entries + self.sequences.len() + self.facts.processes.len();
+        (entries * size_of::<Bundle>()) as u64
+    }
+
     /// Notes what a packet has; `None` if it is damaged.
     fn packet(&mut self, place: Place, packet: &[u8]) -> Option<()> {
         let (mut sequence, mut is_dropped, mut bundle) = (0, false, None);
@@ -238,6 +256,7 @@ impl Index {
         of_cpu.drops = self.drops;
         if let Some(first_ns) = seen.first_ns {
             self.clocks.insert(seen.clock);
+            self.entries += 1;
             of_cpu.all.push(Bundle {
                 first_ns,
                 place,

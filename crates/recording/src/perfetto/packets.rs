@@ -3,17 +3,17 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
-use flate2::read::ZlibDecoder;
-
-use super::fields::{Value, fields};
+use super::FTRACE_EVENTS;
+use super::fields::{Value, fields, first_number, placed};
 use crate::RecordingError;
+use crate::packed::{Packing, unpacked};
 
 /// A packet begins so: field 1, bytes.
 pub(super) const BEGIN: u8 = 0x0a;
-/// Field of a packet that holds packed packets.
+/// Field of a packet that holds packed packets (zlib).
 const PACKED: u32 = 50;
-/// No packet is larger, in bytes, packed or not; Perfetto's are of a few KB.
-const SIZE_MAX: u64 = 256 << 20;
+/// No packet that matters is larger, in bytes, packed or not; Perfetto's are of a few KB.
+const SIZE_MAX: u64 = 16 << 20;
 /// So many unpacked packets are kept: those that CPUs share lie close to each other.
 const KEPT: usize = 8;
 
@@ -22,16 +22,20 @@ const KEPT: usize = 8;
 pub(super) struct Place {
     /// Its begin in the file, or the begin of the packet that it is in.
     pub at: u64,
-    /// Its number in what that one holds.
+    /// Its begin in what that one holds.
     within: Option<u32>,
 }
+
+/// Takes a packet, and says what is wrong with it.
+type Each<'a> = dyn FnMut(Place, &[u8]) -> Result<(), &'static str> + 'a;
 
 /// The packets of a file.
 pub(super) struct Packets<'a> {
     path: &'a str,
     from: BufReader<&'a mut File>,
     at: u64,
-    len: u64,
+    /// Bytes of the file.
+    pub len: u64,
     /// Unpacked packets by their place in the file, the latest first.
     kept: Vec<(u64, Vec<u8>)>,
 }
@@ -78,7 +82,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Reads the next packet of the file itself; `None` at the end.
+    /// Reads the next packet of the file itself, an empty one for a large one that does not matter; `None` at the end.
     fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>, RecordingError> {
         let at = self.at;
         let buffer = self.from.fill_buf();
@@ -113,34 +117,40 @@ impl<'a> Packets<'a> {
         if size > self.len - self.at {
             return Err(self.truncated(at));
         }
-        if size > SIZE_MAX {
-            return Err(self.corrupted(at, &format!("a packet of {size} bytes")));
-        }
-        let mut bytes = vec![0; size as usize];
-        let read = self.from.read_exact(&mut bytes);
+        let mut bytes = Vec::new();
+        let read = if size > SIZE_MAX {
+            if self.has_events() {
+                return Err(self.corrupted(at, &format!("a packet of {size} bytes")));
+            }
+            self.from.seek(SeekFrom::Start(self.at + size)).map(|_| ())
+        } else {
+            bytes.resize(size as usize, 0);
+            self.from.read_exact(&mut bytes)
+        };
         read.map_err(|cause| self.unreadable(cause))?;
         self.at += size;
         Ok(bytes)
     }
 
+    /// Whether the body of a packet stands next that begins with events or holds packets.
+    fn has_events(&mut self) -> bool {
+        let begin = self.from.fill_buf().unwrap_or_default();
+        let tag = first_number(Value::Bytes(begin)).flatten();
+        tag.is_some_and(|tag| [FTRACE_EVENTS, PACKED].contains(&((tag >> 3) as u32)))
+    }
+
     /// Hands all packets on, and packets within packets too.
-    pub fn all(
-        &mut self,
-        each: &mut dyn FnMut(Place, &[u8]) -> Option<()>,
-    ) -> Result<(), RecordingError> {
+    pub fn all(&mut self, each: &mut Each<'_>) -> Result<(), RecordingError> {
         while let Some((at, bytes)) = self.next()? {
+            let corrupted = |message: &str| self.corrupted(at, message);
             match self.unpack(at, &bytes)? {
-                None => {
-                    let place = Place { at, within: None };
-                    each(place, &bytes).ok_or_else(|| self.corrupted(at, FIELDS))?;
-                }
+                None => each(Place { at, within: None }, &bytes).map_err(corrupted)?,
                 Some(inner) => {
-                    for (index, field) in (0u32..).zip(fields(&inner)) {
-                        let field = field.ok_or_else(|| self.corrupted(at, FIELDS))?;
-                        if let (1, Value::Bytes(bytes)) = field {
-                            let within = Some(index);
-                            each(Place { at, within }, bytes)
-                                .ok_or_else(|| self.corrupted(at, FIELDS))?;
+                    for field in placed(&inner) {
+                        let (begin, number, value) = field.ok_or_else(|| corrupted(FIELDS))?;
+                        if let (1, Value::Bytes(bytes)) = (number, value) {
+                            let within = Some(begin as u32);
+                            each(Place { at, within }, bytes).map_err(corrupted)?;
                         }
                     }
                 }
@@ -158,13 +168,9 @@ impl<'a> Packets<'a> {
         let Some(packed) = packed else {
             return Ok(None);
         };
-        let mut all = Vec::new();
-        let read = ZlibDecoder::new(packed)
-            .take(SIZE_MAX + 1)
-            .read_to_end(&mut all);
-        match read {
-            Ok(size) if size as u64 <= SIZE_MAX => Ok(Some(all)),
-            _ => Err(self.corrupted(at, "it cannot be unpacked")),
+        match unpacked(Packing::Zlib, packed, SIZE_MAX as usize) {
+            Some(all) => Ok(Some(all)),
+            None => Err(self.corrupted(at, "it cannot be unpacked")),
         }
     }
 
@@ -189,7 +195,8 @@ impl<'a> Packets<'a> {
             }
         };
         let within = place.within.unwrap_or(0) as usize;
-        let packet = match fields(&self.kept[slot].1).nth(within) {
+        let inner = self.kept[slot].1.get(within..);
+        let packet = match inner.and_then(|inner| fields(inner).next()) {
             Some(Some((1, Value::Bytes(bytes)))) => bytes.to_vec(),
             _ => return Err(self.corrupted(place.at, "it has changed meanwhile")),
         };

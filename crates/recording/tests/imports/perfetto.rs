@@ -220,12 +220,15 @@ pub fn file(is_brief: bool, is_packed: bool) -> Vec<u8> {
     if !is_packed {
         return trace(&packets);
     }
-    let halves = packets.chunks(5).map(|half| {
-        let mut to = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-        to.write_all(&trace(half)).unwrap();
-        message(|message| message.bytes(50, &to.finish().unwrap()))
-    });
+    let halves = packets.chunks(5).map(|half| packed(&trace(half)));
     trace(&halves.collect::<Vec<_>>())
+}
+
+/// A packet that holds packets.
+fn packed(packets: &[u8]) -> Vec<u8> {
+    let mut to = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+    to.write_all(packets).unwrap();
+    message(|message| message.bytes(50, &to.finish().unwrap()))
 }
 
 /// The kernel's counts at the begin (1) or the end (2).
@@ -319,6 +322,32 @@ fn gaps_are_losses() {
     };
     assert_eq!(lost(&|_| ()), 1);
     assert_eq!(lost(&|to| to.number(3, 1)), 3);
+}
+
+#[test]
+fn a_small_trace_does_not_take_much_memory() {
+    let trace = |packet: &[u8]| message(|to| to.bytes(1, packet));
+    let zeros = |field: u32, size: usize| message(|to| to.bytes(field, &vec![0; size]));
+    let behind = |packet: &[u8]| [file(false, false), trace(packet)].concat();
+    // A large packet that does not matter is passed over.
+    let passed = [behind(&zeros(99, 17 << 20)), file(false, false)].concat();
+    assert!(events(&passed).is_ok());
+    for field in [1, 50] {
+        let error = told(&behind(&zeros(field, 17 << 20)));
+        assert!(error.contains(": a packet of 178"), "{error}");
+    }
+    // A packed packet does not become a large one.
+    let error = told(&trace(&packed(&trace(&zeros(99, 16 << 20)))));
+    assert!(error.contains("it cannot be unpacked"), "{error}");
+    // An event without anything but its time, again and again.
+    let event = message(|to| to.bytes(2, &message(|to| to.number(1, 1))));
+    let tiny = trace(&message(|to| to.bytes(1, &event)));
+    let batch = trace(&packed(&tiny.repeat((15 << 20) / tiny.len())));
+    let error = told(&batch.repeat(2));
+    assert!(
+        error.contains("the trace has more packets than its size allows"),
+        "{error}"
+    );
 }
 
 /// A bundle of a CPU in a packet.
