@@ -24,6 +24,9 @@ pub(super) struct CpuPages {
     pub size: u64,
 }
 
+/// The list of a kernel's clocks is not longer, in bytes.
+const CLOCKS_MAX: u64 = 4_096;
+
 /// The facts of the head.
 #[derive(Default)]
 pub(super) struct Head {
@@ -40,6 +43,8 @@ pub(super) struct Head {
     pub packing: Packing,
     /// The clock of the events; empty where the file does not say.
     pub clock: String,
+    /// Whether the file says it, but perhaps elsewhere.
+    pub has_clock: bool,
     /// How cycles become ns: multiplied by the first, shifted by the second.
     pub cycles: Option<(u32, u32)>,
     /// `uname`: system, host, release, machine.
@@ -91,12 +96,35 @@ impl Head {
         let word = |from: usize| Some(number(data.get(from..from + 4)?, endian) as u32);
         match id {
             2 => self.lost = self.lost.saturating_add(lost(text)),
-            4 if self.clock.is_empty() => self.clock = clock(text).to_owned(),
+            4 => {
+                self.has_clock = true;
+                if self.clock.is_empty() {
+                    self.clock = clock(text).to_owned();
+                }
+            }
             5 => self.uname = text.split(' ').map(str::to_owned).collect(),
             8 => self.cpu_count = word(0),
             14 => self.cycles = word(0).zip(word(4)),
             _ => {}
         }
+    }
+
+    /// The clock of version 6 behind the places of pages, where its option is empty. Without it the clock is `local`, as
+    /// for trace-cmd.
+    pub fn clock_behind<R: Read>(&mut self, input: &mut Input<R>) {
+        if !self.has_clock || !self.clock.is_empty() {
+            return;
+        }
+        let mut text = || {
+            let size = input.u64("the size of the clocks").ok()?;
+            let is_sound = size <= CLOCKS_MAX;
+            is_sound.then(|| input.bytes(size, "the clocks").ok())?
+        };
+        let text = text().unwrap_or_default();
+        self.clock = match clock(&String::from_utf8_lossy(&text)) {
+            "" => "local".to_owned(),
+            name => name.to_owned(),
+        };
     }
 
     /// The number of CPUs, unless it is absurd.

@@ -30,6 +30,8 @@ use stream::{Source, Stream};
 /// A trace.dat begins so; the version follows.
 pub(crate) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
+/// Clocks of the kernel that count ns (Documentation/trace/ftrace.rst).
+const CLOCKS: [&str; 7] = ["local", "global", "perf", "mono", "mono_raw", "boot", "tai"];
 /// Pages of all CPUs take no more memory, in bytes. Packed pages of 64 KiB of 512 CPUs take half of it.
 const MEMORY_MAX: u64 = 1 << 30;
 
@@ -208,13 +210,13 @@ fn open(path: &str, file: &mut File, len: u64) -> Result<(Head, Layout), Recordi
         }
     }
     apart(&mut head, layout, len).map_err(corrupted)?;
-    let is_cycles = head.clock == "counter" || head.clock.ends_with("-tsc");
-    if is_cycles && head.cycles.is_none() {
+    let is_ns = head.clock.is_empty() || CLOCKS.contains(&head.clock.as_str());
+    if !is_ns && head.cycles.is_none() {
         return Err(RecordingError::NoProgram {
             path: path.to_owned(),
             message: format!(
-                "its clock `{}` does not count ns: record with `trace-cmd record -C mono`",
-                head.clock
+                "its clock `{}` is not known to count ns: record with `trace-cmd record -C mono`",
+                input::printable(head.clock.as_bytes())
             ),
         });
     }

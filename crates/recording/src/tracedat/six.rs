@@ -42,6 +42,7 @@ pub(super) fn read<R: Read>(head: &mut Head, input: &mut Input<R>) -> Result<(),
             size: input.u64("the size of a CPU's pages")?,
         });
     }
+    head.clock_behind(input);
     Ok(())
 }
 

@@ -18,6 +18,8 @@ pub struct Form {
     pub version: u8,
     pub is_big: bool,
     pub packing: &'static str,
+    /// The clocks that version 6 has behind the places of pages.
+    pub clocks: Option<&'static str>,
     /// A section that version 7 names again, and how often.
     pub again: (u64, usize),
     /// Pages of version 7 in a packed piece.
@@ -30,6 +32,7 @@ pub const SIX: Form = Form {
     version: 6,
     is_big: false,
     packing: "none",
+    clocks: None,
     again: (0, 0),
     pages: 2,
     padding: 0,
@@ -274,15 +277,20 @@ fn six(form: Form, bytes: &mut Bytes) {
     bytes.number(4, 2);
     bytes.put(b"options  \0");
     options(bytes);
+    if form.clocks.is_some() {
+        option(bytes, 4, b"");
+    }
     bytes.number(2, 0);
     bytes.put(b"flyrecord\0");
-    let mut at = bytes.all.len() + 32;
+    let clocks = form.clocks.unwrap_or_default();
+    let mut at = bytes.all.len() + 32 + 8 + clocks.len();
     let pages = [0, 1].map(|cpu| pages(form, cpu));
     for of in &pages {
         bytes.number(8, at as u64);
         bytes.number(8, of.len() as u64);
         at += of.len();
     }
+    bytes.sized(8, clocks.as_bytes());
     for of in &pages {
         bytes.put(of);
     }
@@ -410,6 +418,30 @@ fn both_versions_hold_the_story() {
                 assert_eq!(about.cpus, Some(4));
             }
         }
+    }
+}
+
+/// Before trace-cmd 3 the option of the clock is empty, and the clock stands behind the places of pages.
+#[test]
+fn the_clock_of_version_6_may_stand_behind_the_places() {
+    let of = |clocks| {
+        file(Form {
+            clocks: Some(clocks),
+            ..SIX
+        })
+    };
+    for clocks in ["local [mono] counter\n", "[local]", "what?", ""] {
+        assert_eq!(events(&of(clocks)).unwrap().0, story());
+    }
+    for (clocks, name) in [
+        ("local [counter] mono\n", "counter"),
+        ("[x86-tsc]", "x86-tsc"),
+        ("local [uptime]", "uptime"),
+        ("[ppc-tb]", "ppc-tb"),
+    ] {
+        let error = told(&of(clocks));
+        let expected = format!("its clock `{name}` is not known to count ns: record with");
+        assert!(error.contains(&expected), "{error}");
     }
 }
 
