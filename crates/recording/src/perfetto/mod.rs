@@ -25,6 +25,7 @@ const SEQUENCE: u32 = 10;
 const FTRACE_STATS: u32 = 34;
 const PREVIOUS_DROPPED: u32 = 42;
 const SYSTEM_INFO: u32 = 45;
+const MACHINE: u32 = 98;
 
 /// The first reading takes no more memory beyond the file's size, in bytes: a packed packet may hold millions of others.
 const MEMORY_MAX: u64 = 64 << 20;
@@ -63,6 +64,8 @@ struct Index {
     kernel: Option<String>,
     cpus: Option<u32>,
     clocks: BTreeSet<u64>,
+    /// The numbers of the machines that events are from.
+    machines: BTreeSet<u64>,
     has_switch: bool,
     sequences: BTreeSet<u64>,
     /// Gaps that bundles tell of.
@@ -118,7 +121,7 @@ pub(crate) fn read(
             remedy: "`tracebox -t 10s sched/sched_switch sched/sched_waking`",
         });
     }
-    if index.clocks.len() > 1 {
+    if index.clocks.len() > 1 || index.machines.len() > 1 {
         return Err(RecordingError::NoProgram {
             path: path.to_owned(),
             message: "its events have several clocks, as where several machines were recorded: record one machine".to_owned(),
@@ -223,7 +226,7 @@ impl Index {
 
     /// Notes what a packet has; `None` if it is damaged.
     fn packet(&mut self, place: Place, packet: &[u8]) -> Option<()> {
-        let (mut sequence, mut is_dropped, mut bundle) = (0, false, None);
+        let (mut sequence, mut machine, mut is_dropped, mut bundle) = (0, 0, false, None);
         for field in fields(packet) {
             match field? {
                 (FTRACE_EVENTS, Value::Bytes(bytes)) => bundle = Some(bytes),
@@ -231,6 +234,7 @@ impl Index {
                 (FTRACE_STATS, Value::Bytes(stats)) => self.stats(stats)?,
                 (SYSTEM_INFO, Value::Bytes(info)) => self.system_info(info)?,
                 (SEQUENCE, Value::Number(number)) => sequence = number,
+                (MACHINE, Value::Number(number)) => machine = number,
                 (PREVIOUS_DROPPED, Value::Number(flag)) => is_dropped = flag != 0,
                 _ => {}
             }
@@ -240,6 +244,7 @@ impl Index {
         let Some(bundle) = bundle else {
             return Some(());
         };
+        self.machines.insert(machine);
         self.drops += u64::from(is_dropped && !is_first);
         self.bundle(place, bundle)
     }

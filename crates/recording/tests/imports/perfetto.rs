@@ -324,6 +324,22 @@ fn gaps_are_losses() {
     assert_eq!(lost(&|to| to.number(3, 1)), 3);
 }
 
+/// Their CPUs have the same numbers.
+#[test]
+fn several_machines_are_refused() {
+    let of = |machine| {
+        let bundle = message(|to| to.bytes(2, &whole(&story()[0])));
+        let packet = packet(3, |to| {
+            to.bytes(1, &bundle);
+            to.number(98, machine);
+        });
+        message(|to| to.bytes(1, &packet))
+    };
+    assert!(events(&[of(5), of(5)].concat()).is_ok());
+    let error = told(&[of(0), of(5)].concat());
+    assert!(error.contains("several machines were recorded"), "{error}");
+}
+
 #[test]
 fn a_small_trace_does_not_take_much_memory() {
     let trace = |packet: &[u8]| message(|to| to.bytes(1, packet));
