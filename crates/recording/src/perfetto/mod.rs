@@ -16,7 +16,7 @@ use crate::order::Order;
 use crate::{About, Context, Event, RecordingError, Tid, What};
 use bundle::{Cpu, FORK, Facts, SWITCH, WAKING, overview};
 use fields::{Value, fields, is_message};
-use packets::{BEGIN, FIELDS, Packets, Place};
+use packets::{BEGIN, FIELDS, Packets, Place, holds_packets};
 
 /// Fields of a packet (Perfetto's `trace_packet.proto`).
 const FTRACE_EVENTS: u32 = 1;
@@ -50,7 +50,7 @@ pub(crate) fn is_perfetto(head: &[u8]) -> bool {
         .fold(0u64, |size, byte| size << 7 | u64::from(byte & 0x7f));
     match rest.get(..size as usize) {
         Some(packet) => is_message(packet, false),
-        None => is_message(rest, true),
+        None => is_message(rest, true) || holds_packets(rest),
     }
 }
 
@@ -377,6 +377,13 @@ mod tests {
     fn a_packet_is_known_by_its_form() {
         assert!(is_perfetto(&[10, 2, 8, 1]));
         assert!(is_perfetto(&[10, 0x80, 1, 8, 1, 0x12, 99]));
+        // Packed packets alone may be more than the beginning that is looked at.
+        assert!(is_perfetto(&[
+            10, 0x80, 0x80, 8, 0x92, 3, 0xff, 0xff, 7, 0x78
+        ]));
+        assert!(is_perfetto(&[
+            10, 0x80, 0x80, 8, 0xaa, 8, 0xff, 0xff, 7, 0x28
+        ]));
         for foreign in [
             &b"\n# text"[..],
             b"",

@@ -10,8 +10,9 @@ use crate::packed::{Packing, unpacked};
 
 /// A packet begins so: field 1, bytes.
 pub(super) const BEGIN: u8 = 0x0a;
-/// Field of a packet that holds packed packets (zlib).
+/// Fields of a packet that holds packed packets.
 const PACKED: u32 = 50;
+const PACKED_ZSTD: u32 = 133;
 /// No packet that matters is larger, in bytes, packed or not; Perfetto's are of a few KB.
 const SIZE_MAX: u64 = 16 << 20;
 /// So many unpacked packets are kept: those that CPUs share lie close to each other.
@@ -135,8 +136,7 @@ impl<'a> Packets<'a> {
     /// Whether the body of a packet stands next that begins with events or holds packets.
     fn has_events(&mut self) -> bool {
         let begin = self.from.fill_buf().unwrap_or_default();
-        let tag = first_number(Value::Bytes(begin)).flatten();
-        tag.is_some_and(|tag| [FTRACE_EVENTS, PACKED].contains(&((tag >> 3) as u32)))
+        first_field(begin) == Some(FTRACE_EVENTS) || holds_packets(begin)
     }
 
     /// Hands all packets on, and packets within packets too.
@@ -162,13 +162,14 @@ impl<'a> Packets<'a> {
     /// Returns what a packet holds if it holds packets.
     fn unpack(&self, at: u64, bytes: &[u8]) -> Result<Option<Vec<u8>>, RecordingError> {
         let packed = fields(bytes).find_map(|field| match field {
-            Some((PACKED, Value::Bytes(packed))) => Some(packed),
+            Some((PACKED, Value::Bytes(packed))) => Some((Packing::Zlib, packed)),
+            Some((PACKED_ZSTD, Value::Bytes(packed))) => Some((Packing::Zstd, packed)),
             _ => None,
         });
-        let Some(packed) = packed else {
+        let Some((packing, packed)) = packed else {
             return Ok(None);
         };
-        match unpacked(Packing::Zlib, packed, SIZE_MAX as usize) {
+        match unpacked(packing, packed, SIZE_MAX as usize) {
             Some(all) => Ok(Some(all)),
             None => Err(self.corrupted(at, "it cannot be unpacked")),
         }
@@ -202,6 +203,17 @@ impl<'a> Packets<'a> {
         };
         Ok(packet)
     }
+}
+
+/// Whether a packet that begins so holds packed packets.
+pub(super) fn holds_packets(begin: &[u8]) -> bool {
+    [Some(PACKED), Some(PACKED_ZSTD)].contains(&first_field(begin))
+}
+
+/// The number of the first field of a message that begins so.
+fn first_field(begin: &[u8]) -> Option<u32> {
+    let tag = first_number(Value::Bytes(begin))??;
+    u32::try_from(tag >> 3).ok()
 }
 
 /// The message for a packet whose fields do not fit.

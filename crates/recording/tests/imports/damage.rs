@@ -24,9 +24,10 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("trace.dat 7", tracedat::file(plain)),
         ("trace.dat 7, zlib", tracedat::file(SEVEN)),
         ("trace.dat 7, zstd", tracedat::file(zstd)),
-        ("Perfetto", perfetto::file(false, false)),
-        ("Perfetto, brief", perfetto::file(true, false)),
-        ("Perfetto, packed", perfetto::file(true, true)),
+        ("Perfetto", perfetto::file(false, "none")),
+        ("Perfetto, brief", perfetto::file(true, "none")),
+        ("Perfetto, zlib", perfetto::file(true, "zlib")),
+        ("Perfetto, zstd", perfetto::file(true, "zstd")),
     ]
 }
 

@@ -1,12 +1,10 @@
 //! Traces as Perfetto writes them, with whole events or in brief form, packed and not.
 
-use std::io::Write as _;
-
 use quick_protobuf::Writer;
 use schedlab_recording::{Event, Left, Tid, What};
 
 use crate::story::{comm, flags, prio, state, story};
-use crate::{events, told};
+use crate::{events, told, tracedat};
 
 /// Writes a message.
 fn message(write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
@@ -157,7 +155,7 @@ fn packet(sequence: u64, write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
 }
 
 /// The story in rounds of so many ns, each with a bundle of CPU 1 and then one of CPU 0.
-pub fn file(is_brief: bool, is_packed: bool) -> Vec<u8> {
+pub fn file(is_brief: bool, packing: &str) -> Vec<u8> {
     let mut packets = vec![
         packet(1, |to| {
             let uname = message(|to| {
@@ -217,18 +215,17 @@ pub fn file(is_brief: bool, is_packed: bool) -> Vec<u8> {
             }
         })
     };
-    if !is_packed {
+    if packing == "none" {
         return trace(&packets);
     }
-    let halves = packets.chunks(5).map(|half| packed(&trace(half)));
+    let halves = packets.chunks(5).map(|half| packed(packing, &trace(half)));
     trace(&halves.collect::<Vec<_>>())
 }
 
 /// A packet that holds packets.
-fn packed(packets: &[u8]) -> Vec<u8> {
-    let mut to = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-    to.write_all(packets).unwrap();
-    message(|message| message.bytes(50, &to.finish().unwrap()))
+fn packed(packing: &str, packets: &[u8]) -> Vec<u8> {
+    let field = if packing == "zlib" { 50 } else { 133 };
+    message(|to| to.bytes(field, &tracedat::packed(packing, packets)))
 }
 
 /// The kernel's counts at the begin (1) or the end (2).
@@ -250,8 +247,8 @@ fn stats(phase: u64, overrun: u64) -> Vec<u8> {
 
 #[test]
 fn perfetto_holds_the_story() {
-    for is_packed in [false, true] {
-        let (mut events, about) = events(&file(false, is_packed)).unwrap();
+    for packing in ["none", "zlib", "zstd"] {
+        let (mut events, about) = events(&file(false, packing)).unwrap();
         let process = events.remove(0).what;
         assert_eq!(
             process,
@@ -269,7 +266,7 @@ fn perfetto_holds_the_story() {
 /// In brief form the leaving task is the one that came; before the first switch of a CPU it is unknown, and counts as idle.
 #[test]
 fn brief_events_name_the_task_that_leaves() {
-    let (events, _) = events(&file(true, false)).unwrap();
+    let (events, _) = events(&file(true, "none")).unwrap();
     let mut expected = story();
     let mut has_switched = [false; 2];
     for event in &mut expected {
@@ -292,7 +289,7 @@ fn brief_events_name_the_task_that_leaves() {
 /// Each flush writes the counts of begin and end, and those of the end go on growing.
 #[test]
 fn the_first_and_the_last_count_of_a_session_tell_its_losses() {
-    let mut trace = file(false, false);
+    let mut trace = file(false, "none");
     for (phase, overrun) in [(1, 20), (2, 30)] {
         trace.extend(message(|to| to.bytes(1, &stats(phase, overrun))));
     }
@@ -344,21 +341,24 @@ fn several_machines_are_refused() {
 fn a_small_trace_does_not_take_much_memory() {
     let trace = |packet: &[u8]| message(|to| to.bytes(1, packet));
     let zeros = |field: u32, size: usize| message(|to| to.bytes(field, &vec![0; size]));
-    let behind = |packet: &[u8]| [file(false, false), trace(packet)].concat();
+    let behind = |packet: &[u8]| [file(false, "none"), trace(packet)].concat();
     // A large packet that does not matter is passed over.
-    let passed = [behind(&zeros(99, 17 << 20)), file(false, false)].concat();
+    let passed = [behind(&zeros(99, 17 << 20)), file(false, "none")].concat();
     assert!(events(&passed).is_ok());
-    for field in [1, 50] {
+    for field in [1, 50, 133] {
         let error = told(&behind(&zeros(field, 17 << 20)));
         assert!(error.contains(": a packet of 178"), "{error}");
     }
     // A packed packet does not become a large one.
-    let error = told(&trace(&packed(&trace(&zeros(99, 16 << 20)))));
-    assert!(error.contains("it cannot be unpacked"), "{error}");
+    for packing in ["zlib", "zstd"] {
+        let large = packed(packing, &trace(&zeros(99, 16 << 20)));
+        let error = told(&trace(&large));
+        assert!(error.contains("it cannot be unpacked"), "{error}");
+    }
     // An event without anything but its time, again and again.
     let event = message(|to| to.bytes(2, &message(|to| to.number(1, 1))));
     let tiny = trace(&message(|to| to.bytes(1, &event)));
-    let batch = trace(&packed(&tiny.repeat((15 << 20) / tiny.len())));
+    let batch = trace(&packed("zlib", &tiny.repeat((15 << 20) / tiny.len())));
     let error = told(&batch.repeat(2));
     assert!(
         error.contains("the trace has more packets than its size allows"),
@@ -426,7 +426,7 @@ fn nobody_is_known_to_leave_after_a_gap() {
 
 #[test]
 fn damage_is_told_with_its_place() {
-    let bytes = file(false, false);
+    let bytes = file(false, "none");
     assert!(told(&bytes[..bytes.len() - 1]).contains("is truncated: the packet at offset"));
     let mut foreign = bytes.clone();
     foreign.push(0x12);
@@ -439,7 +439,7 @@ fn damage_is_told_with_its_place() {
     assert!(told(&nothing).contains("has no sched_switch events: record with `tracebox"));
     let mut torn = message(|to| to.bytes(1, &packet(3, |to| to.bytes(1, &[8, 0, 0x12, 9, 1]))));
     assert!(told(&torn).contains("the packet at offset 0: its fields do not fit into it"));
-    torn = file(false, true);
+    torn = file(false, "zlib");
     let last = torn.len() - 10;
     torn[last] ^= 0xff;
     assert!(

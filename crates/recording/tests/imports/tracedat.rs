@@ -296,7 +296,8 @@ fn six(form: Form, bytes: &mut Bytes) {
     }
 }
 
-fn packed(packing: &str, bytes: &[u8]) -> Vec<u8> {
+/// Packs bytes.
+pub fn packed(packing: &str, bytes: &[u8]) -> Vec<u8> {
     match packing {
         "zlib" => {
             let mut to = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
