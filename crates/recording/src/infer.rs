@@ -101,6 +101,8 @@ struct Task {
     /// Its owner is known.
     is_recorder: bool,
     state: State,
+    /// It came to its CPU while another one had it, which is counted: its leaving need not fit.
+    is_double: bool,
     call: Option<Call>,
     /// The transfer of the call under way, if it has been put down.
     transfer: Option<usize>,
@@ -227,6 +229,7 @@ impl Inference {
             is_member: false,
             is_recorder: false,
             state: State::Unknown,
+            is_double: false,
             call: None,
             transfer: None,
             moving_since_ns: None,
@@ -407,7 +410,7 @@ impl Inference {
         match self.tasks[slot].state {
             State::Running { cpu: known, .. } if known == cpu => self.mark(at_ns, slot),
             State::Unknown => {}
-            _ => self.gaps += 1,
+            _ => self.gaps += u64::from(!self.tasks[slot].is_double),
         }
         let how = match left {
             Left::Runnable => Off::Runnable,
@@ -454,6 +457,7 @@ impl Inference {
         // It cannot run in two places: it left the other one before this time, or the clocks disagree.
         let runs = matches!(self.tasks[slot].state, State::Running { cpu: on, .. } if on != cpu);
         self.gaps += u64::from(runs);
+        self.tasks[slot].is_double = runs;
         if let State::Blocked { since_ns, wake } = self.tasks[slot].state
             && self.open
         {
