@@ -279,6 +279,16 @@ mod tests {
     }
 
     #[test]
+    fn cycles_become_ns_by_the_files_own_factor() {
+        assert_eq!(ns(1_000, None), 1_000);
+        // 2.5 GHz: 0.4 ns for each.
+        let factor = (4 * (1 << 20)) / 10;
+        assert_eq!(ns(2_500_000_000, Some((factor, 20))), 999_999_046);
+        assert_eq!(ns(u64::MAX, Some((u32::MAX, 0))), u64::MAX);
+        assert_eq!(ns(u64::MAX, Some((u32::MAX, u32::MAX))), 0);
+    }
+
+    #[test]
     fn each_cpu_has_pages_of_its_own() {
         let places = [(600, 100), (0, 0), (200, 400), (100, 90)];
         assert_eq!(apart_of(&places, Packing::None).unwrap(), [100, 0, 400, 90]);
