@@ -18,6 +18,8 @@ pub(super) const FORK: u32 = 239;
 const ENTER: u32 = 329;
 const LEAVE: u32 = 330;
 const MIGRATE: u32 = 491;
+/// `success` of a [`WAKEUP`].
+const FAILED: (u32, Value<'_>) = (4, Value::Number(0));
 /// No kernel has more CPUs.
 const CPUS_MAX: u32 = 65_536;
 /// `CLONE_THREAD`: the new task belongs to its parent's process.
@@ -307,7 +309,8 @@ fn item(event: &[u8], facts: &mut Facts, items: &mut Vec<Item>) -> Option<u64> {
         return Some(at_ns.unwrap_or(0));
     };
     let is_wanted = match kind {
-        WAKEUP => !facts.has_waking,
+        // Kernels before 4.3 tell wakeups of tasks that were awake, too.
+        WAKEUP => !facts.has_waking && !fields(bytes).any(|field| field == Some(FAILED)),
         SWITCH | WAKING | WAKEUP_NEW | NEW_TASK | EXEC | FORK | ENTER | LEAVE | MIGRATE => true,
         _ => false,
     };

@@ -118,7 +118,7 @@ pub(crate) fn read(
         return Err(RecordingError::Lacking {
             path: path.to_owned(),
             event: "sched_switch",
-            remedy: "`tracebox -t 10s sched/sched_switch sched/sched_waking`",
+            remedy: "`tracebox -o FILE -t 10s sched/sched_switch sched/sched_waking`",
         });
     }
     if index.clocks.len() > 1 || index.machines.len() > 1 {

@@ -321,6 +321,37 @@ fn gaps_are_losses() {
     assert_eq!(lost(&|to| to.number(3, 1)), 3);
 }
 
+/// Before Linux 4.3 `sched_wakeup` tells whether the task slept.
+#[test]
+fn a_wakeup_that_failed_is_none() {
+    let wakeup = |success: Option<u64>| {
+        message(|to| {
+            to.number(1, 2_000_000);
+            to.bytes(
+                17,
+                &message(|to| {
+                    to.number(2, 11);
+                    if let Some(success) = success {
+                        to.number(4, success);
+                    }
+                }),
+            );
+        })
+    };
+    let told = |success| {
+        let bundle = bundle(0, true, |to| {
+            to.bytes(2, &whole(&story()[0]));
+            to.bytes(2, &wakeup(success));
+        });
+        let trace = message(|to| to.bytes(1, &bundle));
+        let (events, about) = events(&trace).unwrap();
+        (events.len(), about.passed_over)
+    };
+    assert_eq!(told(Some(1)), (2, 0));
+    assert_eq!(told(None), (2, 0));
+    assert_eq!(told(Some(0)), (1, 1));
+}
+
 /// Their CPUs have the same numbers.
 #[test]
 fn several_machines_are_refused() {
@@ -436,7 +467,10 @@ fn damage_is_told_with_its_place() {
     );
     assert!(told(&foreign).contains(&place), "{}", told(&foreign));
     let nothing = message(|to| to.bytes(1, &packet(1, |_| ())));
-    assert!(told(&nothing).contains("has no sched_switch events: record with `tracebox"));
+    assert!(
+        told(&nothing)
+            .contains("has no sched_switch events: record with `tracebox -o FILE -t 10s sched/")
+    );
     let mut torn = message(|to| to.bytes(1, &packet(3, |to| to.bytes(1, &[8, 0, 0x12, 9, 1]))));
     assert!(told(&torn).contains("the packet at offset 0: its fields do not fit into it"));
     torn = file(false, "zlib");
