@@ -53,6 +53,8 @@ pub(super) struct Head {
     pub cpu_count: Option<u32>,
     /// Events that the kernel has lost, by its own count.
     pub lost: u64,
+    /// Whether there is the text of a latency tracer.
+    pub has_text: bool,
     /// The name of a further ring buffer, if there is any.
     pub instance: Option<String>,
 }

@@ -185,6 +185,14 @@ fn open(path: &str, file: &mut File, len: u64) -> Result<(Head, Layout), Recordi
             });
         }
     }
+    if head.has_text && head.cpus.is_empty() {
+        return Err(RecordingError::NoProgram {
+            path: path.to_owned(),
+            message:
+                "it has text of a latency tracer, which `trace-cmd report FILE > FILE.txt` unpacks"
+                    .to_owned(),
+        });
+    }
     let corrupted = |message: String| RecordingError::Corrupted {
         path: path.to_owned(),
         place: "its head".to_owned(),

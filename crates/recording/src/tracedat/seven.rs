@@ -24,6 +24,7 @@ const HEADER_INFO: u16 = 16;
 const EVENT_FORMATS: u16 = 18;
 /// Kinds of options beside those.
 const BUFFER: u16 = 3;
+const BUFFER_TEXT: u16 = 22;
 
 /// A section, unpacked.
 type Section = Input<Cursor<Vec<u8>>>;
@@ -54,7 +55,12 @@ pub(super) fn read(
         "none" => Packing::None,
         "zlib" => Packing::Zlib,
         "zstd" => Packing::Zstd,
-        _ => return Err(input.corrupted(format!("an unknown packing `{name}`"))),
+        _ => {
+            return Err(RecordingError::Foreign {
+                path: path.to_owned(),
+                what: format!("a trace.dat packed by `{name}`; zlib and zstd are known"),
+            });
+        }
     };
     let mut next = input.u64("the place of the options")?;
     let endian = input.endian;
@@ -87,6 +93,7 @@ pub(super) fn read(
             match id {
                 0 => break place()?,
                 BUFFER => buffer(path, head, data, endian)?,
+                BUFFER_TEXT => head.has_text = true,
                 HEADER_INFO => head.header_info(&mut sections.at(place()?, id)?)?,
                 EVENT_FORMATS => {
                     sections.formats += 1;

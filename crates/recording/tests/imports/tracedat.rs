@@ -18,6 +18,8 @@ pub struct Form {
     pub version: u8,
     pub is_big: bool,
     pub packing: &'static str,
+    /// Whether it has text of a latency tracer instead of pages.
+    pub is_text: bool,
     /// The clocks that version 6 has behind the places of pages.
     pub clocks: Option<&'static str>,
     /// A section that version 7 names again, and how often.
@@ -32,6 +34,7 @@ pub const SIX: Form = Form {
     version: 6,
     is_big: false,
     packing: "none",
+    is_text: false,
     clocks: None,
     again: (0, 0),
     pages: 2,
@@ -281,6 +284,10 @@ fn six(form: Form, bytes: &mut Bytes) {
         option(bytes, 4, b"");
     }
     bytes.number(2, 0);
+    if form.is_text {
+        bytes.put(b"latency  \0# tracer: irqsoff\n");
+        return;
+    }
     bytes.put(b"flyrecord\0");
     let clocks = form.clocks.unwrap_or_default();
     let mut at = bytes.all.len() + 32 + 8 + clocks.len();
@@ -376,7 +383,7 @@ fn seven(form: Form, bytes: &mut Bytes) {
     // Options are in two sections, of which the first names the second.
     let mut last = Bytes::new(form);
     options(&mut last);
-    option(&mut last, 3, &buffer.all);
+    option(&mut last, if form.is_text { 22 } else { 3 }, &buffer.all);
     option(&mut last, 99, &vec![0; form.padding]);
     option(&mut last, 0, &[0; 8]);
     let last = section(form, bytes, 0, &last.all);
@@ -401,23 +408,22 @@ fn seven(form: Form, bytes: &mut Bytes) {
 
 #[test]
 fn both_versions_hold_the_story() {
-    for version in [6, 7] {
+    let packings = [(6, "none"), (7, "none"), (7, "zlib"), (7, "zstd")];
+    for (version, packing) in packings {
         for is_big in [false, true] {
-            for packing in ["none", "zlib", "zstd"] {
-                let form = Form {
-                    version,
-                    is_big,
-                    packing,
-                    ..SIX
-                };
-                let (events, about) = events(&file(form)).unwrap();
-                assert_eq!(events, story(), "{version} {is_big} {packing}");
-                // Pages tell of five, the kernel's own count is four.
-                assert_eq!((about.lost, about.late), (5, 0));
-                assert_eq!(about.format, format!("trace.dat, version {version}"));
-                assert_eq!(about.kernel.as_deref(), Some("6.1.0"));
-                assert_eq!(about.cpus, Some(4));
-            }
+            let form = Form {
+                version,
+                is_big,
+                packing,
+                ..SIX
+            };
+            let (events, about) = events(&file(form)).unwrap();
+            assert_eq!(events, story(), "{version} {is_big} {packing}");
+            // Pages tell of five, the kernel's own count is four.
+            assert_eq!((about.lost, about.late), (5, 0));
+            assert_eq!(about.format, format!("trace.dat, version {version}"));
+            assert_eq!(about.kernel.as_deref(), Some("6.1.0"));
+            assert_eq!(about.cpus, Some(4));
         }
     }
 }
@@ -444,6 +450,32 @@ fn the_clock_of_version_6_may_stand_behind_the_places() {
         let expected = format!("its clock `{name}` is not known to count ns: record with");
         assert!(error.contains(&expected), "{error}");
     }
+}
+
+/// It is sound, but nothing that is read.
+#[test]
+fn a_file_of_another_kind_is_not_damaged() {
+    for form in [SIX, SEVEN] {
+        let error = told(&file(Form {
+            is_text: true,
+            ..form
+        }));
+        assert!(
+            error.ends_with(
+                "it has text of a latency tracer, which `trace-cmd report FILE > FILE.txt` unpacks"
+            ),
+            "{error}"
+        );
+    }
+    let error = told(&file(Form {
+        packing: "lz9",
+        ..SEVEN
+    }));
+    assert!(
+        error.contains("a trace.dat packed by `lz9`; zlib and zstd are known"),
+        "{error}"
+    );
+    assert!(!error.contains("damaged"));
 }
 
 #[test]
