@@ -100,6 +100,7 @@ fn much_damage_is_refused_or_read() {
         ((z ^ (z >> 31)) % bound as u64) as usize
     };
     let trial = Trial::new();
+    let mut all = 0;
     for (name, whole) in samples() {
         let mut read = 0;
         for case in 0..CASES {
@@ -123,6 +124,9 @@ fn much_damage_is_refused_or_read() {
             }
             read += usize::from(trial.is_read(&bytes));
         }
-        assert!(read < CASES, "{name}");
+        // Most damage contradicts the format; some changes a name or a number, and is read.
+        assert!(read < CASES / 5, "{name}: {read}");
+        all += read;
     }
+    assert!(all > 50, "{all}");
 }
