@@ -4,7 +4,7 @@ use quick_protobuf::Writer;
 use schedlab_recording::{Event, Left, Tid, What};
 
 use crate::story::{comm, flags, prio, state, story};
-use crate::{events, told, tracedat};
+use crate::{events, program, told, tracedat};
 
 /// Writes a message.
 fn message(write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
@@ -319,6 +319,30 @@ fn gaps_are_losses() {
     };
     assert_eq!(lost(&|_| ()), 1);
     assert_eq!(lost(&|to| to.number(3, 1)), 3);
+}
+
+/// Two tasks would wait for 292 years each, and their sum is more than a number holds.
+#[test]
+fn a_time_with_a_flipped_bit_is_damage() {
+    let mut story = story();
+    for event in &mut story[7..] {
+        event.at_ns |= 1 << 63;
+    }
+    story[4].at_ns |= 1 << 63;
+    let trace = message(|to| {
+        for cpu in [0, 1] {
+            let its = story.iter().filter(|event| u64::from(event.cpu) == cpu);
+            let bundle = bundle(cpu, true, |to| {
+                its.for_each(|event| to.bytes(2, &whole(event)));
+            });
+            to.bytes(1, &bundle);
+        }
+    });
+    let error = program(&trace).unwrap_err().to_string();
+    assert!(
+        error.contains(" s: the time is more than 104 days after the first event's, 0.001000000 s"),
+        "{error}"
+    );
 }
 
 /// Before Linux 4.3 `sched_wakeup` tells whether the task slept.
