@@ -57,7 +57,7 @@ pub(super) fn numbers(value: Value<'_>) -> Option<Vec<u64>> {
     Some(all)
 }
 
-/// The first of many numbers, `Some(None)` if there are none; `None` if it is damaged.
+/// Returns the first of many numbers, `Some(None)` without any; `None` if it is damaged.
 pub(super) fn first_number(value: Value<'_>) -> Option<Option<u64>> {
     match value {
         Value::Number(number) => Some(Some(number)),

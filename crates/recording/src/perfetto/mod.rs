@@ -16,10 +16,9 @@ use crate::order::Order;
 use crate::{About, Context, Event, RecordingError, Tid, What};
 use bundle::{Cpu, FORK, Facts, SWITCH, WAKING, overview};
 use fields::{Value, fields, is_message};
-use packets::{BEGIN, FIELDS, Packets, Place, holds_packets};
+use packets::{BEGIN, FIELDS, FTRACE_EVENTS, Packets, Place, holds_packets};
 
 /// Fields of a packet (Perfetto's `trace_packet.proto`).
-const FTRACE_EVENTS: u32 = 1;
 const PROCESS_TREE: u32 = 2;
 const SEQUENCE: u32 = 10;
 const FTRACE_STATS: u32 = 34;
@@ -68,9 +67,9 @@ struct Index {
     machines: BTreeSet<u64>,
     has_switch: bool,
     sequences: BTreeSet<u64>,
-    /// Gaps that bundles tell of.
+    /// Gaps that bundles report.
     gaps: u64,
-    /// Gaps that packets tell of, which may have held events of any CPU.
+    /// Gaps that packets report, which may have held events of any CPU.
     drops: u64,
     /// Events that the kernel has lost by its own count on each CPU, first at the begin and last at the end.
     lost: BTreeMap<u64, [Option<u64>; 2]>,

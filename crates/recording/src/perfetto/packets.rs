@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
-use super::FTRACE_EVENTS;
 use super::fields::{Value, fields, first_number, placed};
 use crate::RecordingError;
 use crate::packed::{Packing, unpacked};
 
 /// A packet begins so: field 1, bytes.
 pub(super) const BEGIN: u8 = 0x0a;
+/// Field of a packet that holds events.
+pub(super) const FTRACE_EVENTS: u32 = 1;
 /// Fields of a packet that holds packed packets.
 const PACKED: u32 = 50;
 const PACKED_ZSTD: u32 = 133;

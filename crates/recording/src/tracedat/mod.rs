@@ -300,7 +300,7 @@ mod tests {
     fn each_cpu_has_pages_of_its_own() {
         let places = [(600, 100), (0, 0), (200, 400), (100, 90)];
         assert_eq!(apart_of(&places, Packing::None).unwrap(), [100, 0, 400, 90]);
-        // What lies between belongs to the CPU before it.
+        // Bytes between two CPUs belong to the first.
         assert_eq!(
             apart_of(&places, Packing::Zlib).unwrap(),
             [400, 0, 400, 100]

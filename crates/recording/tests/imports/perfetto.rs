@@ -345,7 +345,7 @@ fn a_time_with_a_flipped_bit_is_damage() {
     );
 }
 
-/// Before Linux 4.3 `sched_wakeup` tells whether the task slept.
+/// Before Linux 4.3 `sched_wakeup` has a flag for a task that slept.
 #[test]
 fn a_wakeup_that_failed_is_none() {
     let wakeup = |success: Option<u64>| {
@@ -453,7 +453,7 @@ fn nobody_is_known_to_leave_after_a_gap() {
     let after = || bundle(0, false, leave);
     let none = Vec::new;
     assert_eq!(current([before(), none(), after()]), (Some(10), 0));
-    // Bundles lost their events, and one without any tells it.
+    // A bundle without events reports a loss.
     let lossy = bundle(0, false, |to| to.number(3, 1));
     assert_eq!(current([before(), lossy, after()]), (None, 1));
     // A packet was dropped before the one of the other CPU.
