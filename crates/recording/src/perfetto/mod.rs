@@ -219,8 +219,9 @@ impl Stream {
 impl Index {
     /// About the bytes of memory that it takes.
     fn memory(&self) -> u64 {
-        let entries = self.entries + self.sequences.len() + self.facts.processes.len();
-        (entries * size_of::<Bundle>()) as u64
+        let sets = self.sequences.len() + self.machines.len();
+        let maps = self.facts.processes.len() + self.lost.len();
+        ((self.entries + sets + maps) * size_of::<Bundle>()) as u64
     }
 
     /// Notes what a packet has; `None` if it is damaged.
@@ -256,7 +257,8 @@ impl Index {
         })?;
         self.gaps += u64::from(seen.has_gap);
         let of_cpu = self.bundles.entry(seen.cpu).or_default();
-        of_cpu.has_gap |= seen.has_gap || of_cpu.drops < self.drops;
+        // A gap of a bundle with events is found again with them.
+        of_cpu.has_gap |= of_cpu.drops < self.drops || (seen.has_gap && seen.first_ns.is_none());
         of_cpu.drops = self.drops;
         if let Some(first_ns) = seen.first_ns {
             self.clocks.insert(seen.clock);

@@ -469,6 +469,12 @@ fn nobody_is_known_to_leave_after_a_gap() {
         });
         assert_eq!(current([torn, none(), after()]).0, left);
     }
+    // Or it was behind the second one.
+    let torn = bundle(0, false, |to| {
+        leave(to);
+        to.bytes(8, &error(second.at_ns + 1));
+    });
+    assert_eq!(current([before(), none(), torn]), (Some(10), 1));
     // The writer's last event is here, or is not.
     for (end_ns, left) in [(first.at_ns, Some(10)), (first.at_ns + 1, None)] {
         let later = bundle(0, false, |to| {
