@@ -101,6 +101,8 @@ struct Task {
     /// Its owner is known.
     is_recorder: bool,
     state: State,
+    /// It came to its CPU while another one had it, which is counted: its leaving need not fit.
+    is_double: bool,
     call: Option<Call>,
     /// The transfer of the call under way, if it has been put down.
     transfer: Option<usize>,
@@ -227,6 +229,7 @@ impl Inference {
             is_member: false,
             is_recorder: false,
             state: State::Unknown,
+            is_double: false,
             call: None,
             transfer: None,
             moving_since_ns: None,
@@ -361,11 +364,11 @@ impl Inference {
         }
         if task.is_member {
             task.time_ns += ns;
-            *self.cpus.entry(*cpu).or_default() += ns;
+            add(self.cpus.entry(*cpu).or_default(), ns);
         } else {
-            *self.others.entry(*cpu).or_default() += ns;
+            add(self.others.entry(*cpu).or_default(), ns);
             if task.is_recorder {
-                self.recorder_ns += ns;
+                add(&mut self.recorder_ns, ns);
             } else if ns > 0 {
                 task.steps.push(Raw::RunOn { ns, cpu: *cpu });
             }
@@ -407,7 +410,7 @@ impl Inference {
         match self.tasks[slot].state {
             State::Running { cpu: known, .. } if known == cpu => self.mark(at_ns, slot),
             State::Unknown => {}
-            _ => self.gaps += 1,
+            _ => self.gaps += u64::from(!self.tasks[slot].is_double),
         }
         let how = match left {
             Left::Runnable => Off::Runnable,
@@ -454,6 +457,7 @@ impl Inference {
         // It cannot run in two places: it left the other one before this time, or the clocks disagree.
         let runs = matches!(self.tasks[slot].state, State::Running { cpu: on, .. } if on != cpu);
         self.gaps += u64::from(runs);
+        self.tasks[slot].is_double = runs;
         if let State::Blocked { since_ns, wake } = self.tasks[slot].state
             && self.open
         {
@@ -525,7 +529,7 @@ impl Inference {
                 &mut self.waits.unknown_ns,
             ),
         };
-        *class += ns;
+        add(class, ns);
         self.charge(slot, cost);
         self.flush(slot);
         self.tasks[slot].steps.push(step);
@@ -768,13 +772,9 @@ impl Inference {
             steps: std::mem::take(&mut task.steps),
         });
         // Where it only passed through, as before taskset took effect, it did not compete.
-        let all_ns: u64 = self.cpus.values().sum();
+        let all_ns = sum(self.cpus.values());
         self.cpus.retain(|_, ns| *ns >= all_ns / SHARE_MIN);
-        let others = self
-            .cpus
-            .keys()
-            .map(|cpu| self.others.get(cpu).copied().unwrap_or(0))
-            .sum();
+        let others = sum(self.cpus.keys().filter_map(|cpu| self.others.get(cpu)));
         let file = finish(Finish {
             tasks: tasks.collect(),
             posts: self.posts,
@@ -792,6 +792,16 @@ impl Inference {
             file.ok_or_else(|| no_program("no task of it ran: record for longer, or `--all`"))?;
         Ok(Inferred { file, warnings })
     }
+}
+
+/// Adds a time; the times of many tasks and CPUs may be more than a number holds.
+fn add(to: &mut u64, ns: u64) {
+    *to = to.saturating_add(ns);
+}
+
+/// Adds times up.
+fn sum<'a>(all: impl Iterator<Item = &'a u64>) -> u64 {
+    all.fold(0, |sum, ns| sum.saturating_add(*ns))
 }
 
 /// A CPU is the program's if it took at least one part in so many of its CPU time there.

@@ -12,6 +12,7 @@ mod formats;
 mod import;
 mod infer;
 mod order;
+mod packed;
 pub mod page;
 mod perf;
 mod perfetto;

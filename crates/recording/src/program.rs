@@ -203,7 +203,8 @@ fn jitter(steps: &[Raw]) -> u64 {
             _ => 4,
         };
         if let Some(last) = before.insert(kind, ns) {
-            differences.push(100 * last.abs_diff(ns) / (last + ns).max(1));
+            differences
+                .push(last.abs_diff(ns).saturating_mul(100) / last.saturating_add(ns).max(1));
         }
     }
     differences.sort_unstable();
@@ -299,7 +300,7 @@ fn barriers(from: &mut Finish<'_>) -> Vec<Vec<usize>> {
                 {
                     *step = Raw::Meet(number);
                     from.waits.task_ns = from.waits.task_ns.saturating_sub(ns);
-                    from.waits.barrier_ns += ns;
+                    from.waits.barrier_ns = from.waits.barrier_ns.saturating_add(ns);
                 }
             }
         }

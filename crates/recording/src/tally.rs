@@ -83,9 +83,9 @@ impl Tally {
             return;
         };
         let wait_ns = at_ns.saturating_sub(since);
-        known.wait_ns += wait_ns;
+        known.wait_ns = known.wait_ns.saturating_add(wait_ns);
         self.waits.record(wait_ns);
-        self.counted.wait_ns_sum += wait_ns;
+        self.counted.wait_ns_sum = self.counted.wait_ns_sum.saturating_add(wait_ns);
         if woken {
             self.wakeups.record(wait_ns);
             self.counted.wakeups += 1;
@@ -100,10 +100,10 @@ impl Tally {
             return;
         };
         let cpu_ns = at_ns.saturating_sub(since);
-        known.cpu_ns += cpu_ns;
+        known.cpu_ns = known.cpu_ns.saturating_add(cpu_ns);
         known.switches += 1;
         known.runnable = (how == Off::Runnable).then_some((at_ns, false));
-        self.counted.cpu_ns += cpu_ns;
+        self.counted.cpu_ns = self.counted.cpu_ns.saturating_add(cpu_ns);
         self.counted.switches += 1;
         self.counted.preemptions += u64::from(how == Off::Runnable);
     }
@@ -183,9 +183,9 @@ impl OfTask {
 
     /// Adds another task's counts.
     pub fn add(&mut self, other: OfTask) {
-        self.cpu_ns += other.cpu_ns;
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
         self.switches += other.switches;
-        self.wait_ns += other.wait_ns;
+        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
     }
 }
 
@@ -276,6 +276,25 @@ mod tests {
                 tally.of(0).wait_ns
             ),
             (19, 3, 9)
+        );
+    }
+
+    /// Of many tasks that each wait as long as a recording may last, the sum is more than a number holds.
+    #[test]
+    fn sums_do_not_overflow() {
+        let mut tally = Tally::default();
+        let mut of_all = OfTask::default();
+        for task in 0..3 {
+            tally.runnable(0, task, true);
+            tally.on(u64::MAX / 2, task);
+            tally.off(u64::MAX, task, Off::Blocked);
+            of_all.add(tally.of(task));
+        }
+        assert_eq!((of_all.wait_ns, of_all.cpu_ns), (u64::MAX, u64::MAX));
+        let measured = tally.measured();
+        assert_eq!(
+            (measured.wait_ns_sum, measured.cpu_ns),
+            (u64::MAX, u64::MAX)
         );
     }
 }

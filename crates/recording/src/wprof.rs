@@ -160,7 +160,7 @@ struct Reader<'a> {
     held: VecDeque<Event>,
     /// The process of each task, as handed on already.
     processes: BTreeMap<Tid, Tid>,
-    /// Tasks whose next switch is their last.
+    /// Tasks that exit. They may still be preempted, and wait.
     exiting: BTreeSet<Tid>,
     /// Lines of stacks that the header promises and that have not come yet.
     stacks_left: u64,
@@ -192,11 +192,15 @@ impl Reader<'_> {
                 let prev = self.known(at_ns, line.prev).ok_or_else(missing)?;
                 let next = self.known(at_ns, line.next).ok_or_else(missing)?;
                 let state = line.prev_state.as_deref().ok_or_else(missing)?;
-                let left = match self.exiting.remove(&prev.tid) {
-                    true => Left::Dead,
-                    false => left(state)
+                let left = match state {
+                    // Versions before 3 do not say more of a dead task.
+                    "blocked" if self.exiting.contains(&prev.tid) => Left::Dead,
+                    _ => left(state)
                         .ok_or_else(|| corrupted(format!("an unknown state {state:?}")))?,
                 };
+                if left == Left::Dead {
+                    self.exiting.remove(&prev.tid);
+                }
                 let what = What::Switch {
                     prev: prev.tid,
                     prev_comm: Comm::new(prev.comm.as_bytes()),
@@ -429,14 +433,26 @@ mod tests {
     #[test]
     fn a_task_that_exits_leaves_dead_in_every_version() {
         let exit = "{\"ts\":0.1,\"t\":\"task_exit\",\"task\":{\"tid\":11,\"pid\":9,\"comm\":\"a\"},\"cpu\":1}\n";
-        let (events, _) = told(&format!("{exit}{}", switch("0.2", 11, "blocked", 12))).unwrap();
-        assert!(matches!(
-            events.last().unwrap().what,
-            What::Switch {
-                left: Left::Dead,
-                ..
-            }
-        ));
+        let left = |states: &[&str]| {
+            let switches = states.iter().map(|state| switch("0.2", 11, state, 12));
+            let lines = format!("{exit}{}", switches.collect::<String>());
+            let events = told(&lines).unwrap().0;
+            let left = events.iter().filter_map(|event| match event.what {
+                What::Switch { left, .. } => Some(left),
+                _ => None,
+            });
+            left.collect::<Vec<_>>()
+        };
+        use Left::{Dead, Runnable, Sleeps, Uninterruptible};
+        // The last one is another task of the same number.
+        assert_eq!(
+            left(&["preempted", "blocked", "blocked"]),
+            [Runnable, Dead, Sleeps]
+        );
+        assert_eq!(
+            left(&["uninterruptible_sleep", "task_dead", "blocked"]),
+            [Uninterruptible, Dead, Sleeps]
+        );
     }
 
     #[test]

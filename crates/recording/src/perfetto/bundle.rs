@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::fields::{Value, fields, numbers};
+use super::fields::{Value, fields, first_number, numbers};
 use crate::tracepoint::{call, context, left, old_left};
 use crate::{Comm, Context, Event, Left, Tid, What};
 
@@ -18,6 +18,10 @@ pub(super) const FORK: u32 = 239;
 const ENTER: u32 = 329;
 const LEAVE: u32 = 330;
 const MIGRATE: u32 = 491;
+/// `success` of a [`WAKEUP`].
+const FAILED: (u32, Value<'_>) = (4, Value::Number(0));
+/// No kernel has more CPUs.
+const CPUS_MAX: u32 = 65_536;
 /// `CLONE_THREAD`: the new task belongs to its parent's process.
 const CLONE_THREAD: u64 = 0x10000;
 
@@ -50,6 +54,8 @@ struct On {
 pub(super) struct Cpu {
     cpu: u32,
     on: Option<On>,
+    /// The time of the last event, of any kind.
+    last_ns: u64,
 }
 
 /// Events in brief form: only the task that comes is named, and the one that leaves came before.
@@ -69,6 +75,8 @@ struct Coming {
 enum Kind {
     Whole(What),
     Coming(Coming),
+    /// Events are missing there: the task on the CPU may have changed.
+    Gap,
 }
 
 /// An event before the one that leaves is known.
@@ -87,7 +95,9 @@ pub(super) fn overview(bundle: &[u8], kind: &mut dyn FnMut(u32)) -> Option<Overv
     let mut first = u64::MAX;
     for field in fields(bundle) {
         match field? {
-            (1, Value::Number(cpu)) => seen.cpu = u32::try_from(cpu).ok()?,
+            (1, Value::Number(cpu)) => {
+                seen.cpu = u32::try_from(cpu).ok().filter(|cpu| *cpu < CPUS_MAX)?;
+            }
             (2, Value::Bytes(event)) => {
                 for field in fields(event) {
                     match field? {
@@ -97,13 +107,14 @@ pub(super) fn overview(bundle: &[u8], kind: &mut dyn FnMut(u32)) -> Option<Overv
                     }
                 }
             }
-            (3, Value::Number(lost)) => seen.has_lost |= lost != 0,
+            (3, Value::Number(lost)) => seen.has_gap |= lost != 0,
+            (8, Value::Bytes(_)) => seen.has_gap = true,
             (4, Value::Bytes(brief)) => {
                 for field in fields(brief) {
                     match field? {
                         (number @ (1 | 7), value) => {
-                            if let Some(at_ns) = numbers(value)?.first() {
-                                first = first.min(*at_ns);
+                            if let Some(at_ns) = first_number(value)? {
+                                first = first.min(at_ns);
                                 kind(if number == 1 { SWITCH } else { WAKING });
                             }
                         }
@@ -125,39 +136,58 @@ pub(super) struct Overview {
     pub cpu: u32,
     /// In ns.
     pub first_ns: Option<u64>,
-    /// Whether events are missing before it.
-    pub has_lost: bool,
+    /// Whether events are missing before it or within it.
+    pub has_gap: bool,
     /// The number of the clock.
     pub clock: u64,
 }
 
 impl Cpu {
     pub fn new(cpu: u32) -> Cpu {
-        Cpu { cpu, on: None }
+        Cpu {
+            cpu,
+            on: None,
+            last_ns: 0,
+        }
+    }
+
+    /// Forgets the task on the CPU: it may have changed unseen.
+    pub fn forget(&mut self) {
+        self.on = None;
     }
 
     /// The events of a bundle in order; `None` if it is damaged.
     pub fn events(&mut self, bundle: &[u8], facts: &mut Facts) -> Option<VecDeque<Event>> {
         let mut items = Vec::new();
         let mut brief = Brief::default();
+        let mut last_ns = 0;
         for field in fields(bundle) {
             match field? {
-                (2, Value::Bytes(event)) => item(event, facts, &mut items)?,
-                // The task on this CPU may have changed unseen.
-                (3, Value::Number(lost)) if lost != 0 => self.on = None,
+                (2, Value::Bytes(event)) => last_ns = last_ns.max(item(event, facts, &mut items)?),
+                (3, Value::Number(lost)) if lost != 0 => self.forget(),
                 (4, Value::Bytes(bytes)) => brief.add(bytes)?,
+                (8, Value::Bytes(error)) => items.push(gap(error)?),
+                // The last event that was written before: a bundle is missing if it is not here.
+                (10, Value::Number(end_ns)) if end_ns > self.last_ns => self.forget(),
                 _ => {}
             }
         }
         brief.items(&mut items)?;
         items.sort_by_key(|item| item.at_ns);
-        let events = items.into_iter().map(|item| self.event(item, facts));
+        let last = items.last().map_or(0, |item| item.at_ns);
+        self.last_ns = self.last_ns.max(last_ns).max(last);
+        let events = items.into_iter().filter_map(|item| self.event(item, facts));
         Some(events.collect())
     }
 
-    fn event(&mut self, item: Item, facts: &Facts) -> Event {
+    /// Makes an event; a gap is none.
+    fn event(&mut self, item: Item, facts: &Facts) -> Option<Event> {
         let on = self.on.map(|on| on.task);
         let what = match item.kind {
+            Kind::Gap => {
+                self.forget();
+                return None;
+            }
             Kind::Whole(what) => what,
             Kind::Coming(Coming { state, next }) => {
                 let idle = On {
@@ -190,14 +220,30 @@ impl Cpu {
                 prio: next_prio,
             });
         }
-        Event {
+        Some(Event {
             at_ns: item.at_ns,
             cpu: self.cpu,
             current: item.current.or(on),
             context: item.context,
             what,
+        })
+    }
+}
+
+/// A page that could not be read whole.
+fn gap(error: &[u8]) -> Option<Item> {
+    let mut at_ns = 0;
+    for field in fields(error) {
+        if let (1, Value::Number(number)) = field? {
+            at_ns = number;
         }
     }
+    Some(Item {
+        at_ns,
+        current: None,
+        context: Context::Unknown,
+        kind: Kind::Gap,
+    })
 }
 
 impl Facts {
@@ -247,8 +293,8 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Decodes one event.
-fn item(event: &[u8], facts: &mut Facts, items: &mut Vec<Item>) -> Option<()> {
+/// Decodes one event, and returns its time.
+fn item(event: &[u8], facts: &mut Facts, items: &mut Vec<Item>) -> Option<u64> {
     let (mut at_ns, mut current, mut flags, mut body) = (None, None, None, None);
     for field in fields(event) {
         match field? {
@@ -260,26 +306,27 @@ fn item(event: &[u8], facts: &mut Facts, items: &mut Vec<Item>) -> Option<()> {
         }
     }
     let Some((kind, bytes)) = body else {
-        return Some(());
+        return Some(at_ns.unwrap_or(0));
     };
     let is_wanted = match kind {
-        WAKEUP => !facts.has_waking,
+        // Kernels before 4.3 tell wakeups of tasks that were awake, too.
+        WAKEUP => !facts.has_waking && !fields(bytes).any(|field| field == Some(FAILED)),
         SWITCH | WAKING | WAKEUP_NEW | NEW_TASK | EXEC | FORK | ENTER | LEAVE | MIGRATE => true,
         _ => false,
     };
     if !is_wanted {
         facts.passed_over += 1;
-        return Some(());
+        return Some(at_ns.unwrap_or(0));
     }
     let found = Found::of(kind, bytes)?;
+    let at_ns = at_ns?;
     let mut push = |what| {
         items.push(Item {
-            at_ns: at_ns?,
+            at_ns,
             current,
             context: context(flags),
             kind: Kind::Whole(what),
         });
-        Some(())
     };
     let what = match kind {
         SWITCH => What::Switch {
@@ -316,9 +363,9 @@ fn item(event: &[u8], facts: &mut Facts, items: &mut Vec<Item>) -> Option<()> {
                 _ => of_parent,
             };
             facts.processes.insert(task, process);
-            push(What::Process { task, process })?;
+            push(What::Process { task, process });
             if facts.has_fork {
-                return Some(());
+                return Some(at_ns);
             }
             What::Fork {
                 parent,
@@ -326,7 +373,8 @@ fn item(event: &[u8], facts: &mut Facts, items: &mut Vec<Item>) -> Option<()> {
             }
         }
     };
-    push(what)
+    push(what);
+    Some(at_ns)
 }
 
 impl Brief {

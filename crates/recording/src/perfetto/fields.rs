@@ -13,15 +13,21 @@ pub(super) enum Value<'a> {
 
 /// All fields of a message in their order; the last one is `None` if the message is damaged.
 pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = Option<(u32, Value<'_>)>> {
+    placed(bytes).map(|field| field.map(|(_, number, value)| (number, value)))
+}
+
+/// All fields as [`fields`], each with the offset of its begin.
+pub(super) fn placed(bytes: &[u8]) -> impl Iterator<Item = Option<(usize, u32, Value<'_>)>> {
     let mut reader = BytesReader::from_bytes(bytes);
     let mut is_damaged = false;
     std::iter::from_fn(move || {
         if reader.is_eof() || is_damaged {
             return None;
         }
+        let at = bytes.len() - reader.len();
         let field = field(&mut reader, bytes);
         is_damaged = field.is_none();
-        Some(field)
+        Some(field.map(|(number, value)| (at, number, value)))
     })
 }
 
@@ -49,6 +55,18 @@ pub(super) fn numbers(value: Value<'_>) -> Option<Vec<u64>> {
         all.push(reader.read_varint64(bytes).ok()?);
     }
     Some(all)
+}
+
+/// Returns the first of many numbers, `Some(None)` without any; `None` if it is damaged.
+pub(super) fn first_number(value: Value<'_>) -> Option<Option<u64>> {
+    match value {
+        Value::Number(number) => Some(Some(number)),
+        Value::Bytes([]) => Some(None),
+        Value::Bytes(bytes) => {
+            let mut reader = BytesReader::from_bytes(bytes);
+            reader.read_varint64(bytes).ok().map(Some)
+        }
+    }
 }
 
 /// Whether the bytes are whole fields, but for the last if `is_cut`, and any.
@@ -82,6 +100,11 @@ mod tests {
         assert_eq!(all.unwrap(), expected);
         assert_eq!(numbers(expected[1].1), Some(vec![7, 9]));
         assert_eq!(numbers(Value::Bytes(&[0x96])), None);
+        let places: Vec<_> = placed(&bytes).flatten().map(|(at, ..)| at).collect();
+        assert_eq!(places, [0, 3, 7, 12]);
+        assert_eq!(first_number(expected[1].1), Some(Some(7)));
+        assert_eq!(first_number(Value::Bytes(&[])), Some(None));
+        assert_eq!(first_number(Value::Bytes(&[0x96])), None);
     }
 
     #[test]

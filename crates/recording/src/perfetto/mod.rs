@@ -16,15 +16,18 @@ use crate::order::Order;
 use crate::{About, Context, Event, RecordingError, Tid, What};
 use bundle::{Cpu, FORK, Facts, SWITCH, WAKING, overview};
 use fields::{Value, fields, is_message};
-use packets::{BEGIN, FIELDS, Packets, Place};
+use packets::{BEGIN, FIELDS, FTRACE_EVENTS, Packets, Place, holds_packets};
 
 /// Fields of a packet (Perfetto's `trace_packet.proto`).
-const FTRACE_EVENTS: u32 = 1;
 const PROCESS_TREE: u32 = 2;
 const SEQUENCE: u32 = 10;
 const FTRACE_STATS: u32 = 34;
 const PREVIOUS_DROPPED: u32 = 42;
 const SYSTEM_INFO: u32 = 45;
+const MACHINE: u32 = 98;
+
+/// The first reading takes no more memory beyond the file's size, in bytes: a packed packet may hold millions of others.
+const MEMORY_MAX: u64 = 64 << 20;
 
 /// Whether the bytes begin with a packet. The file may go on after them.
 pub(crate) fn is_perfetto(head: &[u8]) -> bool {
@@ -46,25 +49,49 @@ pub(crate) fn is_perfetto(head: &[u8]) -> bool {
         .fold(0u64, |size, byte| size << 7 | u64::from(byte & 0x7f));
     match rest.get(..size as usize) {
         Some(packet) => is_message(packet, false),
-        None => is_message(rest, true),
+        None => is_message(rest, true) || holds_packets(rest),
     }
 }
 
 /// The first reading.
 #[derive(Default)]
 struct Index {
-    /// The bundles of each CPU: the first time in ns, and where it is.
-    bundles: BTreeMap<u32, Vec<(u64, Place)>>,
+    bundles: BTreeMap<u32, Bundles>,
+    /// Entries of all CPUs.
+    entries: usize,
     facts: Facts,
     kernel: Option<String>,
     cpus: Option<u32>,
     clocks: BTreeSet<u64>,
+    /// The numbers of the machines that events are from.
+    machines: BTreeSet<u64>,
     has_switch: bool,
     sequences: BTreeSet<u64>,
-    /// Gaps that packets and bundles tell of.
+    /// Gaps that bundles report.
     gaps: u64,
-    /// Events that the kernel has lost by its own count, at the begin and at the end.
-    lost: [u64; 2],
+    /// Gaps that packets report, which may have held events of any CPU.
+    drops: u64,
+    /// Events that the kernel has lost by its own count on each CPU, first at the begin and last at the end.
+    lost: BTreeMap<u64, [Option<u64>; 2]>,
+}
+
+/// The bundles of a CPU.
+#[derive(Default)]
+struct Bundles {
+    all: Vec<Bundle>,
+    /// Whether events are missing before the next one.
+    has_gap: bool,
+    /// [`Index::drops`] before the last one.
+    drops: u64,
+}
+
+/// A bundle with events. They are sorted by their times.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Bundle {
+    first_ns: u64,
+    place: Place,
+    /// Whether events are missing before it.
+    has_gap: bool,
 }
 
 /// Tells the events of the file.
@@ -78,15 +105,22 @@ pub(crate) fn read(
 ) -> Result<About, RecordingError> {
     let mut packets = Packets::new(path, file)?;
     let mut index = Index::default();
-    packets.all(&mut |place, packet| index.packet(place, packet))?;
+    let memory_max = packets.len.saturating_add(MEMORY_MAX);
+    packets.all(&mut |place, packet| {
+        index.packet(place, packet).ok_or(FIELDS)?;
+        match index.memory() <= memory_max {
+            true => Ok(()),
+            false => Err("the trace has more packets than its size allows"),
+        }
+    })?;
     if !index.has_switch {
         return Err(RecordingError::Lacking {
             path: path.to_owned(),
             event: "sched_switch",
-            remedy: "`tracebox -t 10s sched/sched_switch sched/sched_waking`",
+            remedy: "`tracebox -o FILE -t 10s sched/sched_switch sched/sched_waking`",
         });
     }
-    if index.clocks.len() > 1 {
+    if index.clocks.len() > 1 || index.machines.len() > 1 {
         return Err(RecordingError::NoProgram {
             path: path.to_owned(),
             message: "its events have several clocks, as where several machines were recorded: record one machine".to_owned(),
@@ -117,9 +151,12 @@ pub(crate) fn read(
             heap.push(Reverse((at_ns, slot)));
         }
     }
-    let lost = index.lost[1].saturating_sub(index.lost[0]);
+    let of_cpu =
+        |[first, last]: &[Option<u64>; 2]| last.unwrap_or(0).saturating_sub(first.unwrap_or(0));
+    let lost = index.lost.values().map(of_cpu);
+    let lost = lost.fold(0, u64::saturating_add);
     order.event(Event {
-        what: What::Lost(lost.max(index.gaps)),
+        what: What::Lost(lost.max(index.gaps + index.drops)),
         ..told(order.about.last_ns, 0, 0)
     })?;
     order.about.passed_over = facts.passed_over;
@@ -138,16 +175,16 @@ fn told(at_ns: u64, task: Tid, process: Tid) -> Event {
 
 /// The events of one CPU.
 struct Stream {
-    bundles: std::vec::IntoIter<(u64, Place)>,
+    bundles: std::vec::IntoIter<Bundle>,
     cpu: Cpu,
     events: VecDeque<Event>,
 }
 
 impl Stream {
-    fn new((cpu, mut bundles): (u32, Vec<(u64, Place)>)) -> Stream {
-        bundles.sort();
+    fn new((cpu, mut bundles): (u32, Bundles)) -> Stream {
+        bundles.all.sort();
         Stream {
-            bundles: bundles.into_iter(),
+            bundles: bundles.all.into_iter(),
             cpu: Cpu::new(cpu),
             events: VecDeque::new(),
         }
@@ -160,9 +197,12 @@ impl Stream {
         facts: &mut Facts,
     ) -> Result<Option<u64>, RecordingError> {
         while self.events.is_empty() {
-            let Some((_, place)) = self.bundles.next() else {
+            let Some(Bundle { place, has_gap, .. }) = self.bundles.next() else {
                 return Ok(None);
             };
+            if has_gap {
+                self.cpu.forget();
+            }
             let packet = packets.at(place)?;
             for field in fields(&packet) {
                 if let Some((FTRACE_EVENTS, Value::Bytes(bundle))) = field {
@@ -177,27 +217,36 @@ impl Stream {
 }
 
 impl Index {
+    /// About the bytes of memory that it takes.
+    fn memory(&self) -> u64 {
+        let sets = self.sequences.len() + self.machines.len();
+        let maps = self.facts.processes.len() + self.lost.len();
+        ((self.entries + sets + maps) * size_of::<Bundle>()) as u64
+    }
+
     /// Notes what a packet has; `None` if it is damaged.
     fn packet(&mut self, place: Place, packet: &[u8]) -> Option<()> {
-        let (mut sequence, mut is_dropped, mut has_events) = (0, false, false);
+        let (mut sequence, mut machine, mut is_dropped, mut bundle) = (0, 0, false, None);
         for field in fields(packet) {
             match field? {
-                (FTRACE_EVENTS, Value::Bytes(bundle)) => {
-                    has_events = true;
-                    self.bundle(place, bundle)?;
-                }
+                (FTRACE_EVENTS, Value::Bytes(bytes)) => bundle = Some(bytes),
                 (PROCESS_TREE, Value::Bytes(tree)) => self.process_tree(tree)?,
                 (FTRACE_STATS, Value::Bytes(stats)) => self.stats(stats)?,
                 (SYSTEM_INFO, Value::Bytes(info)) => self.system_info(info)?,
                 (SEQUENCE, Value::Number(number)) => sequence = number,
+                (MACHINE, Value::Number(number)) => machine = number,
                 (PREVIOUS_DROPPED, Value::Number(flag)) => is_dropped = flag != 0,
                 _ => {}
             }
         }
         // The first packet of a sequence has the flag, too.
         let is_first = self.sequences.insert(sequence);
-        self.gaps += u64::from(has_events && is_dropped && !is_first);
-        Some(())
+        let Some(bundle) = bundle else {
+            return Some(());
+        };
+        self.machines.insert(machine);
+        self.drops += u64::from(is_dropped && !is_first);
+        self.bundle(place, bundle)
     }
 
     fn bundle(&mut self, place: Place, bundle: &[u8]) -> Option<()> {
@@ -206,11 +255,19 @@ impl Index {
             self.facts.has_waking |= kind == WAKING;
             self.facts.has_fork |= kind == FORK;
         })?;
-        self.gaps += u64::from(seen.has_lost);
+        self.gaps += u64::from(seen.has_gap);
+        let of_cpu = self.bundles.entry(seen.cpu).or_default();
+        // A gap of a bundle with events is found again with them.
+        of_cpu.has_gap |= of_cpu.drops < self.drops || (seen.has_gap && seen.first_ns.is_none());
+        of_cpu.drops = self.drops;
         if let Some(first_ns) = seen.first_ns {
             self.clocks.insert(seen.clock);
-            let bundles = self.bundles.entry(seen.cpu).or_default();
-            bundles.push((first_ns, place));
+            self.entries += 1;
+            of_cpu.all.push(Bundle {
+                first_ns,
+                place,
+                has_gap: std::mem::take(&mut of_cpu.has_gap),
+            });
         }
         Some(())
     }
@@ -236,26 +293,36 @@ impl Index {
         Some(())
     }
 
+    /// The kernel's counts since its begin. Each flush writes a pair for begin and end, of which all begins are the same.
     fn stats(&mut self, stats: &[u8]) -> Option<()> {
-        let (mut phase, mut lost) = (0, 0u64);
+        let (mut phase, mut cpus) = (0, Vec::new());
         for field in fields(stats) {
             match field? {
                 (1, Value::Number(number)) => phase = number,
-                (2, Value::Bytes(cpu)) => {
-                    for field in fields(cpu) {
-                        // Overwritten, overwritten before they were whole, dropped.
-                        if let (3 | 4 | 8, Value::Number(number)) = field? {
-                            lost = lost.saturating_add(number);
+                (2, Value::Bytes(of_cpu)) => {
+                    let (mut cpu, mut lost) = (0, 0u64);
+                    for field in fields(of_cpu) {
+                        match field? {
+                            (1, Value::Number(number)) => cpu = number,
+                            // Overwritten, overwritten before they were whole, dropped.
+                            (3 | 4 | 8, Value::Number(number)) => {
+                                lost = lost.saturating_add(number)
+                            }
+                            _ => {}
                         }
                     }
+                    cpus.push((cpu, lost));
                 }
                 _ => {}
             }
         }
-        match phase {
-            1 => self.lost[0] = self.lost[0].saturating_add(lost),
-            2 => self.lost[1] = self.lost[1].saturating_add(lost),
-            _ => {}
+        for (cpu, lost) in cpus {
+            let [first, last] = self.lost.entry(cpu).or_default();
+            match phase {
+                1 => *first = first.or(Some(lost)),
+                2 => *last = Some(lost),
+                _ => {}
+            }
         }
         Some(())
     }
@@ -311,6 +378,13 @@ mod tests {
     fn a_packet_is_known_by_its_form() {
         assert!(is_perfetto(&[10, 2, 8, 1]));
         assert!(is_perfetto(&[10, 0x80, 1, 8, 1, 0x12, 99]));
+        // Packed packets alone may be more than the beginning that is looked at.
+        assert!(is_perfetto(&[
+            10, 0x80, 0x80, 8, 0x92, 3, 0xff, 0xff, 7, 0x78
+        ]));
+        assert!(is_perfetto(&[
+            10, 0x80, 0x80, 8, 0xaa, 8, 0xff, 0xff, 7, 0x28
+        ]));
         for foreign in [
             &b"\n# text"[..],
             b"",

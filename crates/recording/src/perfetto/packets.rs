@@ -3,17 +3,19 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 
-use flate2::read::ZlibDecoder;
-
-use super::fields::{Value, fields};
+use super::fields::{Value, fields, first_number, placed};
 use crate::RecordingError;
+use crate::packed::{Packing, unpacked};
 
 /// A packet begins so: field 1, bytes.
 pub(super) const BEGIN: u8 = 0x0a;
-/// Field of a packet that holds packed packets.
+/// Field of a packet that holds events.
+pub(super) const FTRACE_EVENTS: u32 = 1;
+/// Fields of a packet that holds packed packets.
 const PACKED: u32 = 50;
-/// No packet is larger, in bytes, packed or not; Perfetto's are of a few KB.
-const SIZE_MAX: u64 = 256 << 20;
+const PACKED_ZSTD: u32 = 133;
+/// No packet that matters is larger, in bytes, packed or not; Perfetto's are of a few KB.
+const SIZE_MAX: u64 = 16 << 20;
 /// So many unpacked packets are kept: those that CPUs share lie close to each other.
 const KEPT: usize = 8;
 
@@ -22,16 +24,20 @@ const KEPT: usize = 8;
 pub(super) struct Place {
     /// Its begin in the file, or the begin of the packet that it is in.
     pub at: u64,
-    /// Its number in what that one holds.
+    /// Its begin in what that one holds.
     within: Option<u32>,
 }
+
+/// Takes a packet, and says what is wrong with it.
+type Each<'a> = dyn FnMut(Place, &[u8]) -> Result<(), &'static str> + 'a;
 
 /// The packets of a file.
 pub(super) struct Packets<'a> {
     path: &'a str,
     from: BufReader<&'a mut File>,
     at: u64,
-    len: u64,
+    /// Bytes of the file.
+    pub len: u64,
     /// Unpacked packets by their place in the file, the latest first.
     kept: Vec<(u64, Vec<u8>)>,
 }
@@ -78,7 +84,7 @@ impl<'a> Packets<'a> {
         }
     }
 
-    /// Reads the next packet of the file itself; `None` at the end.
+    /// Reads the next packet of the file itself, an empty one for a large one that does not matter; `None` at the end.
     fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>, RecordingError> {
         let at = self.at;
         let buffer = self.from.fill_buf();
@@ -113,34 +119,39 @@ impl<'a> Packets<'a> {
         if size > self.len - self.at {
             return Err(self.truncated(at));
         }
-        if size > SIZE_MAX {
-            return Err(self.corrupted(at, &format!("a packet of {size} bytes")));
-        }
-        let mut bytes = vec![0; size as usize];
-        let read = self.from.read_exact(&mut bytes);
+        let mut bytes = Vec::new();
+        let read = if size > SIZE_MAX {
+            if self.has_events() {
+                return Err(self.corrupted(at, &format!("a packet of {size} bytes")));
+            }
+            self.from.seek(SeekFrom::Start(self.at + size)).map(|_| ())
+        } else {
+            bytes.resize(size as usize, 0);
+            self.from.read_exact(&mut bytes)
+        };
         read.map_err(|cause| self.unreadable(cause))?;
         self.at += size;
         Ok(bytes)
     }
 
+    /// Whether the body of a packet stands next that begins with events or holds packets.
+    fn has_events(&mut self) -> bool {
+        let begin = self.from.fill_buf().unwrap_or_default();
+        first_field(begin) == Some(FTRACE_EVENTS) || holds_packets(begin)
+    }
+
     /// Hands all packets on, and packets within packets too.
-    pub fn all(
-        &mut self,
-        each: &mut dyn FnMut(Place, &[u8]) -> Option<()>,
-    ) -> Result<(), RecordingError> {
+    pub fn all(&mut self, each: &mut Each<'_>) -> Result<(), RecordingError> {
         while let Some((at, bytes)) = self.next()? {
+            let corrupted = |message: &str| self.corrupted(at, message);
             match self.unpack(at, &bytes)? {
-                None => {
-                    let place = Place { at, within: None };
-                    each(place, &bytes).ok_or_else(|| self.corrupted(at, FIELDS))?;
-                }
+                None => each(Place { at, within: None }, &bytes).map_err(corrupted)?,
                 Some(inner) => {
-                    for (index, field) in (0u32..).zip(fields(&inner)) {
-                        let field = field.ok_or_else(|| self.corrupted(at, FIELDS))?;
-                        if let (1, Value::Bytes(bytes)) = field {
-                            let within = Some(index);
-                            each(Place { at, within }, bytes)
-                                .ok_or_else(|| self.corrupted(at, FIELDS))?;
+                    for field in placed(&inner) {
+                        let (begin, number, value) = field.ok_or_else(|| corrupted(FIELDS))?;
+                        if let (1, Value::Bytes(bytes)) = (number, value) {
+                            let within = Some(begin as u32);
+                            each(Place { at, within }, bytes).map_err(corrupted)?;
                         }
                     }
                 }
@@ -152,19 +163,16 @@ impl<'a> Packets<'a> {
     /// Returns what a packet holds if it holds packets.
     fn unpack(&self, at: u64, bytes: &[u8]) -> Result<Option<Vec<u8>>, RecordingError> {
         let packed = fields(bytes).find_map(|field| match field {
-            Some((PACKED, Value::Bytes(packed))) => Some(packed),
+            Some((PACKED, Value::Bytes(packed))) => Some((Packing::Zlib, packed)),
+            Some((PACKED_ZSTD, Value::Bytes(packed))) => Some((Packing::Zstd, packed)),
             _ => None,
         });
-        let Some(packed) = packed else {
+        let Some((packing, packed)) = packed else {
             return Ok(None);
         };
-        let mut all = Vec::new();
-        let read = ZlibDecoder::new(packed)
-            .take(SIZE_MAX + 1)
-            .read_to_end(&mut all);
-        match read {
-            Ok(size) if size as u64 <= SIZE_MAX => Ok(Some(all)),
-            _ => Err(self.corrupted(at, "it cannot be unpacked")),
+        match unpacked(packing, packed, SIZE_MAX as usize) {
+            Some(all) => Ok(Some(all)),
+            None => Err(self.corrupted(at, "it cannot be unpacked")),
         }
     }
 
@@ -189,12 +197,24 @@ impl<'a> Packets<'a> {
             }
         };
         let within = place.within.unwrap_or(0) as usize;
-        let packet = match fields(&self.kept[slot].1).nth(within) {
+        let inner = self.kept[slot].1.get(within..);
+        let packet = match inner.and_then(|inner| fields(inner).next()) {
             Some(Some((1, Value::Bytes(bytes)))) => bytes.to_vec(),
             _ => return Err(self.corrupted(place.at, "it has changed meanwhile")),
         };
         Ok(packet)
     }
+}
+
+/// Whether a packet that begins so holds packed packets.
+pub(super) fn holds_packets(begin: &[u8]) -> bool {
+    [Some(PACKED), Some(PACKED_ZSTD)].contains(&first_field(begin))
+}
+
+/// The number of the first field of a message that begins so.
+fn first_field(begin: &[u8]) -> Option<u32> {
+    let tag = first_number(Value::Bytes(begin))??;
+    u32::try_from(tag >> 3).ok()
 }
 
 /// The message for a packet whose fields do not fit.

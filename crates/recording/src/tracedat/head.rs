@@ -8,19 +8,11 @@ use linux_perf_event_reader::Endianness;
 use super::input::{Input, number};
 use crate::RecordingError;
 use crate::formats::{Format, described};
+use crate::packed::Packing;
 use crate::tracepoint::Point;
 
 /// No kernel has more CPUs.
 const CPUS_MAX: u32 = 65_536;
-
-/// How sections and pages are packed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Packing {
-    #[default]
-    None,
-    Zlib,
-    Zstd,
-}
 
 /// The pages of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +23,9 @@ pub(super) struct CpuPages {
     /// Bytes in the file.
     pub size: u64,
 }
+
+/// The list of a kernel's clocks is not longer, in bytes.
+const CLOCKS_MAX: u64 = 4_096;
 
 /// The facts of the head.
 #[derive(Default)]
@@ -44,9 +39,12 @@ pub(super) struct Head {
     /// Tracepoints that matter, by number.
     pub points: BTreeMap<u16, (Point, Format)>,
     pub cpus: Vec<CpuPages>,
+    /// How sections and pages are packed.
     pub packing: Packing,
     /// The clock of the events; empty where the file does not say.
     pub clock: String,
+    /// Whether the file says it, but perhaps elsewhere.
+    pub has_clock: bool,
     /// How cycles become ns: multiplied by the first, shifted by the second.
     pub cycles: Option<(u32, u32)>,
     /// `uname`: system, host, release, machine.
@@ -55,6 +53,8 @@ pub(super) struct Head {
     pub cpu_count: Option<u32>,
     /// Events that the kernel has lost, by its own count.
     pub lost: u64,
+    /// Whether there is the text of a latency tracer.
+    pub has_text: bool,
     /// The name of a further ring buffer, if there is any.
     pub instance: Option<String>,
 }
@@ -98,12 +98,35 @@ impl Head {
         let word = |from: usize| Some(number(data.get(from..from + 4)?, endian) as u32);
         match id {
             2 => self.lost = self.lost.saturating_add(lost(text)),
-            4 if self.clock.is_empty() => self.clock = clock(text).to_owned(),
+            4 => {
+                self.has_clock = true;
+                if self.clock.is_empty() {
+                    self.clock = clock(text).to_owned();
+                }
+            }
             5 => self.uname = text.split(' ').map(str::to_owned).collect(),
             8 => self.cpu_count = word(0),
             14 => self.cycles = word(0).zip(word(4)),
             _ => {}
         }
+    }
+
+    /// The clock of version 6 behind the places of pages, where its option is empty. Without it the clock is `local`, as
+    /// for trace-cmd.
+    pub fn clock_behind<R: Read>(&mut self, input: &mut Input<R>) {
+        if !self.has_clock || !self.clock.is_empty() {
+            return;
+        }
+        let mut text = || {
+            let size = input.u64("the size of the clocks").ok()?;
+            let is_sound = size <= CLOCKS_MAX;
+            is_sound.then(|| input.bytes(size, "the clocks").ok())?
+        };
+        let text = text().unwrap_or_default();
+        self.clock = match clock(&String::from_utf8_lossy(&text)) {
+            "" => "local".to_owned(),
+            name => name.to_owned(),
+        };
     }
 
     /// The number of CPUs, unless it is absurd.

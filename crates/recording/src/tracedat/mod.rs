@@ -5,7 +5,6 @@
 
 mod head;
 mod input;
-mod packed;
 mod page;
 mod seven;
 mod six;
@@ -20,15 +19,21 @@ use linux_perf_event_reader::Endianness;
 
 use crate::formats::{Format, Raw};
 use crate::order::Order;
+use crate::packed::Packing;
 use crate::tracepoint::{Decoder, Point};
 use crate::{About, Context, Event, RecordingError, What};
-use head::Head;
+use head::{CpuPages, Head};
 use input::Input;
 use page::{Found, Layout};
 use stream::{Source, Stream};
 
 /// A trace.dat begins so; the version follows.
 pub(crate) const MAGIC: &[u8] = b"\x17\x08\x44tracing";
+
+/// Clocks of the kernel that count ns (Documentation/trace/ftrace.rst).
+const CLOCKS: [&str; 7] = ["local", "global", "perf", "mono", "mono_raw", "boot", "tai"];
+/// Pages of all CPUs take no more memory, in bytes. Packed pages of 64 KiB of 512 CPUs take half of it.
+const MEMORY_MAX: u64 = 1 << 30;
 
 const REMEDY: &str = "`trace-cmd record -e sched_switch -e sched_waking`";
 
@@ -57,7 +62,7 @@ pub(crate) fn read(
     order.about.cpus = head.cpu_count.or(Some(head.cpus.len() as u32));
     let machine = head.uname.last().map_or("", String::as_str);
     let mut decoder = Decoder::new(machine);
-    let mut source = Source { path, file, len };
+    let mut source = Source { path, file };
     let mut streams = Vec::new();
     // By stream: the event that comes next.
     let mut next: Vec<Option<Found>> = Vec::new();
@@ -180,6 +185,14 @@ fn open(path: &str, file: &mut File, len: u64) -> Result<(Head, Layout), Recordi
             });
         }
     }
+    if head.has_text && head.cpus.is_empty() {
+        return Err(RecordingError::NoProgram {
+            path: path.to_owned(),
+            message:
+                "it has text of a latency tracer, which `trace-cmd report FILE > FILE.txt` unpacks"
+                    .to_owned(),
+        });
+    }
     let corrupted = |message: String| RecordingError::Corrupted {
         path: path.to_owned(),
         place: "its head".to_owned(),
@@ -204,15 +217,106 @@ fn open(path: &str, file: &mut File, len: u64) -> Result<(Head, Layout), Recordi
             });
         }
     }
-    let is_cycles = head.clock == "counter" || head.clock.ends_with("-tsc");
-    if is_cycles && head.cycles.is_none() {
+    apart(&mut head, layout, len).map_err(corrupted)?;
+    let is_ns = head.clock.is_empty() || CLOCKS.contains(&head.clock.as_str());
+    if !is_ns && head.cycles.is_none() {
         return Err(RecordingError::NoProgram {
             path: path.to_owned(),
             message: format!(
-                "its clock `{}` does not count ns: record with `trace-cmd record -C mono`",
-                head.clock
+                "its clock `{}` is not known to count ns: record with `trace-cmd record -C mono`",
+                input::printable(head.clock.as_bytes())
             ),
         });
     }
     Ok((head, layout))
+}
+
+/// Checks that each CPU has pages of its own, and that memory holds what is read of all CPUs at once.
+fn apart(head: &mut Head, layout: Layout, len: u64) -> Result<(), String> {
+    let has_pages = |pages: &&mut CpuPages| pages.size > 0;
+    let mut areas: Vec<_> = head.cpus.iter_mut().filter(has_pages).collect();
+    let needed = areas.len() as u64 * stream::memory(layout, head.packing);
+    if needed > MEMORY_MAX {
+        return Err(format!(
+            "the pages of {} CPUs need {needed} bytes of memory",
+            areas.len()
+        ));
+    }
+    areas.sort_by_key(|pages| pages.at);
+    let mut next = len;
+    for pages in areas.into_iter().rev() {
+        if pages.at + pages.size > next {
+            return Err(format!(
+                "the pages of CPU {} reach into those of another one",
+                pages.cpu
+            ));
+        }
+        if head.packing != Packing::None {
+            // trace-cmd leaves the number of pieces out of the size of packed pages.
+            pages.size = next - pages.at;
+        }
+        next = pages.at;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of 4 MiB of some CPUs, by their places and sizes in a file of 1,000 bytes.
+    fn apart_of(places: &[(u64, u64)], packing: Packing) -> Result<Vec<u64>, String> {
+        let header = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+            \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
+            \tfield: char data;\toffset:16;\tsize:80;\tsigned:1;\n";
+        let layout = Layout::new(header, 4 << 20, Endianness::LittleEndian).unwrap();
+        let cpus = (0..).zip(places);
+        let mut head = Head {
+            cpus: cpus
+                .map(|(cpu, (at, size))| CpuPages {
+                    cpu,
+                    at: *at,
+                    size: *size,
+                })
+                .collect(),
+            packing,
+            ..Head::default()
+        };
+        apart(&mut head, layout, 1_000)?;
+        Ok(head.cpus.iter().map(|pages| pages.size).collect())
+    }
+
+    #[test]
+    fn cycles_become_ns_by_the_files_own_factor() {
+        assert_eq!(ns(1_000, None), 1_000);
+        // 2.5 GHz: 0.4 ns for each.
+        let factor = (4 * (1 << 20)) / 10;
+        assert_eq!(ns(2_500_000_000, Some((factor, 20))), 999_999_046);
+        assert_eq!(ns(u64::MAX, Some((u32::MAX, 0))), u64::MAX);
+        assert_eq!(ns(u64::MAX, Some((u32::MAX, u32::MAX))), 0);
+    }
+
+    #[test]
+    fn each_cpu_has_pages_of_its_own() {
+        let places = [(600, 100), (0, 0), (200, 400), (100, 90)];
+        assert_eq!(apart_of(&places, Packing::None).unwrap(), [100, 0, 400, 90]);
+        // Bytes between two CPUs belong to the first.
+        assert_eq!(
+            apart_of(&places, Packing::Zlib).unwrap(),
+            [400, 0, 400, 100]
+        );
+        let error = apart_of(&[(600, 100), (200, 401)], Packing::None).unwrap_err();
+        assert_eq!(error, "the pages of CPU 1 reach into those of another one");
+        apart_of(&[(600, 100), (600, 100)], Packing::Zstd).unwrap_err();
+    }
+
+    #[test]
+    fn pages_of_all_cpus_fit_into_memory() {
+        let places = |cpus: u64| (0..cpus).map(|cpu| (cpu, 1)).collect::<Vec<_>>();
+        apart_of(&places(256), Packing::None).unwrap();
+        let error = apart_of(&places(257), Packing::None).unwrap_err();
+        assert!(error.starts_with("the pages of 257 CPUs need"), "{error}");
+        apart_of(&places(15), Packing::Zlib).unwrap();
+        apart_of(&places(16), Packing::Zlib).unwrap_err();
+    }
 }

@@ -16,9 +16,10 @@ const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 /// Bits of time in an event's first word.
 const TIME_BITS: u32 = 27;
-/// An absolute time lacks its highest five bits.
-const STAMP_MISSING: u64 = 0xf8 << 56;
-/// Flags beside the used bytes: events were lost before this page, and their number stands behind its events.
+/// An absolute time has 59 bits and lacks the highest five.
+const STAMP_BITS: u32 = 59;
+const STAMP_MISSING: u64 = u64::MAX << STAMP_BITS;
+/// Flags beside the used bytes: events were lost before this page, and if so, their number stands behind its events.
 const LOST: u64 = 1 << 31;
 const LOST_COUNTED: u64 = 1 << 30;
 const USED: u64 = (1 << TIME_BITS) - 1;
@@ -88,9 +89,9 @@ impl Page {
         if end > bytes.len() {
             return None;
         }
-        let lost = match commit & (LOST | LOST_COUNTED) {
-            0 => 0,
-            LOST => 1,
+        let lost = match (commit & LOST, commit & LOST_COUNTED) {
+            (0, _) => 0,
+            (_, 0) => 1,
             _ => word(end, layout.long)?.max(1),
         };
         Some(Page {
@@ -141,7 +142,13 @@ impl Page {
                 }
                 TIME_STAMP => {
                     let high = u64::from(self.word()?) << TIME_BITS;
-                    self.time_ns = (self.time_ns & STAMP_MISSING) | (high + delta);
+                    let missing = self.time_ns & STAMP_MISSING;
+                    let mut time_ns = missing | (high + delta);
+                    // The bits that it has began again at 0.
+                    if missing != 0 && time_ns < self.time_ns {
+                        time_ns = time_ns.wrapping_add(1 << STAMP_BITS);
+                    }
+                    self.time_ns = time_ns;
                     continue;
                 }
                 // The length counts its own word.
@@ -225,6 +232,7 @@ mod tests {
         let read = all(page(time, 0, &words, 0, Endianness::LittleEndian).unwrap()).unwrap();
         let extended = time + 7 + (1 << 27) + 3 + 5;
         let stamped = (0xf8 << 56) + (2 << 27) + 11 + 1;
+        assert!(stamped > extended);
         assert_eq!(
             read,
             [(time + 7, 20..28), (extended, 44..48), (stamped, 72..76)]
@@ -241,6 +249,40 @@ mod tests {
         assert_eq!(lost(0, 5), 0);
         assert_eq!(lost(LOST, 5), 1);
         assert_eq!(lost(LOST | LOST_COUNTED, 5), 5);
+        // Without a loss there is no number.
+        assert_eq!(lost(LOST_COUNTED, 5), 0);
+    }
+
+    #[test]
+    fn a_stamp_goes_on_where_its_bits_begin_again() {
+        let stamp = |time: u64| {
+            let words = [11 << 5 | TIME_STAMP, 2, 1, 6];
+            let page = page(time, 0, &words, 0, Endianness::LittleEndian);
+            all(page.unwrap()).unwrap()[0].0
+        };
+        let low = (2 << 27) + 11;
+        assert_eq!(stamp(1 << 59), (1 << 59) + low);
+        assert_eq!(stamp((1 << 59) + low + 1), (2 << 59) + low);
+        // A time of 59 bits needs no others.
+        assert_eq!(stamp(low + 1), low);
+    }
+
+    /// In a kernel of 32 bits the word of the used bytes is shorter, and events begin earlier.
+    #[test]
+    fn a_page_of_32_bits_has_a_short_word() {
+        let header = HEADER
+            .replace("commit;\toffset:8;\tsize:8", "commit;\toffset:8;\tsize:4")
+            .replace("data;\toffset:16", "data;\toffset:12");
+        let layout = Layout::new(&header, 96, Endianness::LittleEndian).unwrap();
+        let flags = (LOST | LOST_COUNTED) as u32;
+        let mut bytes = 50u64.to_le_bytes().to_vec();
+        for word in [flags | 8, 9 << 5 | 1, 7, 4, u32::MAX] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.resize(96, 0);
+        let page = Page::open(layout, bytes).unwrap();
+        assert_eq!(page.lost, 4);
+        assert_eq!(all(page).unwrap(), [(59, 16..20)]);
     }
 
     #[test]

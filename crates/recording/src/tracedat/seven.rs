@@ -5,21 +5,26 @@ use std::io::{BufReader, Cursor, Seek as _, SeekFrom};
 
 use linux_perf_event_reader::Endianness;
 
-use super::head::{CpuPages, Head, Packing};
+use super::head::{CpuPages, Head};
 use super::input::{Input, SIZE_MAX, number};
-use super::packed::unpacked;
 use crate::RecordingError;
+use crate::packed::{Packing, unpacked};
 
 /// The flag of a packed section.
 const IS_PACKED: u16 = 1;
 /// No file has more sections of options: they could name each other in a circle.
 const SECTIONS_MAX: u32 = 1_024;
+/// All sections of options are not larger together, in bytes: they have some KB for each CPU.
+const OPTIONS_MAX: u64 = 16 << 20;
+/// No file has more sections with formats of events; trace-cmd writes one.
+const FORMATS_MAX: u32 = 4;
 /// Kinds of sections.
 const OPTIONS: u16 = 0;
 const HEADER_INFO: u16 = 16;
 const EVENT_FORMATS: u16 = 18;
 /// Kinds of options beside those.
 const BUFFER: u16 = 3;
+const BUFFER_TEXT: u16 = 22;
 
 /// A section, unpacked.
 type Section = Input<Cursor<Vec<u8>>>;
@@ -31,6 +36,10 @@ struct Sections<'a> {
     len: u64,
     endian: Endianness,
     packing: Packing,
+    /// Bytes that further sections of options may have.
+    options_left: u64,
+    /// Sections with formats of events so far.
+    formats: u32,
 }
 
 /// Reads the sections. `input` stands behind the page size, and the file is `len` bytes long.
@@ -46,7 +55,12 @@ pub(super) fn read(
         "none" => Packing::None,
         "zlib" => Packing::Zlib,
         "zstd" => Packing::Zstd,
-        _ => return Err(input.corrupted(format!("an unknown packing `{name}`"))),
+        _ => {
+            return Err(RecordingError::Foreign {
+                path: path.to_owned(),
+                what: format!("a trace.dat packed by `{name}`; zlib and zstd are known"),
+            });
+        }
     };
     let mut next = input.u64("the place of the options")?;
     let endian = input.endian;
@@ -56,6 +70,8 @@ pub(super) fn read(
         len,
         endian,
         packing: head.packing,
+        options_left: OPTIONS_MAX,
+        formats: 0,
     };
     for _ in 0..SECTIONS_MAX {
         let mut options = sections.at(next, OPTIONS)?;
@@ -66,11 +82,23 @@ pub(super) fn read(
             let place = || data.get(..8).map(|data| number(data, endian));
             let place =
                 || place().ok_or_else(|| options.corrupted("an option of less than 8 bytes"));
+            let is_repeated = match id {
+                HEADER_INFO => !head.header_page.is_empty(),
+                EVENT_FORMATS => sections.formats == FORMATS_MAX,
+                _ => false,
+            };
+            if is_repeated {
+                return Err(options.corrupted(format!("one more section {id}")));
+            }
             match id {
                 0 => break place()?,
                 BUFFER => buffer(path, head, data, endian)?,
+                BUFFER_TEXT => head.has_text = true,
                 HEADER_INFO => head.header_info(&mut sections.at(place()?, id)?)?,
-                EVENT_FORMATS => head.event_formats(&mut sections.at(place()?, id)?)?,
+                EVENT_FORMATS => {
+                    sections.formats += 1;
+                    head.event_formats(&mut sections.at(place()?, id)?)?;
+                }
                 _ => head.option(id, &data, endian),
             }
         };
@@ -104,16 +132,29 @@ impl Sections<'_> {
         }
         let flags = input.u16("its flags")?;
         input.skip(4, "its name")?;
-        let size = input.u64("its size")?;
-        let data = if flags & IS_PACKED == 0 {
-            input.bytes(size, "its data")?
-        } else {
-            let packed = input.u32("its packed size")?;
-            let size = u64::from(input.u32("its unpacked size")?);
-            let data = input.bytes(u64::from(packed), "its packed data")?;
-            let data = (size <= SIZE_MAX).then(|| unpacked(self.packing, &data, size));
-            data.flatten()
-                .ok_or_else(|| input.corrupted("it cannot be unpacked"))?
+        let mut size = input.u64("its size")?;
+        let mut packed = None;
+        if flags & IS_PACKED != 0 {
+            packed = Some(input.u32("its packed size")?);
+            size = u64::from(input.u32("its unpacked size")?);
+        }
+        let size_max = match kind {
+            OPTIONS => self.options_left,
+            _ => SIZE_MAX,
+        };
+        if size > size_max {
+            return Err(input.corrupted(format!("{size} bytes, of at most {size_max}")));
+        }
+        if kind == OPTIONS {
+            self.options_left -= size;
+        }
+        let data = match packed {
+            None => input.bytes(size, "its data")?,
+            Some(packed) => {
+                let data = input.bytes(u64::from(packed), "its packed data")?;
+                unpacked(self.packing, &data, size as usize)
+                    .ok_or_else(|| input.corrupted("it cannot be unpacked"))?
+            }
         };
         let (len, name) = (data.len() as u64, format!("{name}, unpacked"));
         Ok(Input::new(

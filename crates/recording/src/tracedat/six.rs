@@ -29,9 +29,8 @@ pub(super) fn read<R: Read>(head: &mut Head, input: &mut Input<R>) -> Result<(),
     match &kind[..] {
         b"flyrecord\0" => {}
         b"latency  \0" => {
-            return Err(input.corrupted(
-                "it has text of a latency tracer, which `trace-cmd report FILE > FILE.txt` unpacks",
-            ));
+            head.has_text = true;
+            return Ok(());
         }
         _ => return Err(input.corrupted("`flyrecord` should stand before this place")),
     }
@@ -42,6 +41,7 @@ pub(super) fn read<R: Read>(head: &mut Head, input: &mut Input<R>) -> Result<(),
             size: input.u64("the size of a CPU's pages")?,
         });
     }
+    head.clock_behind(input);
     Ok(())
 }
 

@@ -4,14 +4,23 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
 
-use super::head::{CpuPages, Packing};
+use super::head::CpuPages;
 use super::input::number;
-use super::packed::unpacked;
 use super::page::{Found, Layout, Page};
 use crate::RecordingError;
+use crate::packed::{Packing, unpacked};
 
-/// No piece is larger, in bytes; trace-cmd packs 10 pages together.
-const PIECE_MAX: usize = 64 << 20;
+/// No piece has more pages; trace-cmd packs 10 together.
+const PIECE_PAGES: usize = 16;
+
+/// Returns the bytes of memory that the pages of a CPU take at most.
+pub(super) fn memory(layout: Layout, packing: Packing) -> u64 {
+    let pages = match packing {
+        Packing::None => 1,
+        _ => 1 + PIECE_PAGES,
+    };
+    layout.size as u64 * pages as u64
+}
 
 /// The pages of one CPU.
 pub(super) struct Stream {
@@ -35,8 +44,6 @@ pub(super) struct Stream {
 pub(super) struct Source<'a> {
     pub path: &'a str,
     pub file: &'a mut File,
-    /// Bytes of the file.
-    pub len: u64,
 }
 
 impl Source<'_> {
@@ -73,11 +80,7 @@ impl Stream {
             layout,
             packing,
             at: pages.at,
-            // trace-cmd leaves the number of pieces out of the size of packed pages.
-            end: match packing {
-                Packing::None => pages.at + pages.size,
-                _ => source.len,
-            },
+            end: pages.at + pages.size,
             pieces_left: 0,
             piece: (Vec::new(), 0),
             page: None,
@@ -119,6 +122,7 @@ impl Stream {
                 }
             }
             let Some(bytes) = self.page_bytes(source)? else {
+                (self.page, self.piece) = (None, (Vec::new(), 0));
                 return Ok((None, lost));
             };
             let page = Page::open(self.layout, bytes);
@@ -163,11 +167,12 @@ impl Stream {
             self.page_at = self.at;
             let (packed, whole) = (self.u32(source)?, self.u32(source)? as usize);
             self.fits(source, u64::from(packed))?;
-            let is_sound = whole.is_multiple_of(size) && whole.max(packed as usize) <= PIECE_MAX;
+            let is_sound =
+                whole.is_multiple_of(size) && whole.max(packed as usize) <= PIECE_PAGES * size;
             let mut piece = None;
             if is_sound {
                 let bytes = source.bytes(self.at, packed as usize)?;
-                piece = unpacked(self.packing, &bytes, whole as u64);
+                piece = unpacked(self.packing, &bytes, whole);
             }
             self.at += u64::from(packed);
             let piece = piece.filter(|piece| piece.len() == whole).ok_or_else(|| {

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::FileExt as _;
 
-use crate::events_of;
 use crate::tracedat::{self, SEVEN, SIX};
+use crate::{events_of, program_of};
 use crate::{perfetto, wprof};
 
 /// Random multiple damages of each sample; the smaller, single ones are all tried.
@@ -24,9 +24,10 @@ fn samples() -> Vec<(&'static str, Vec<u8>)> {
         ("trace.dat 7", tracedat::file(plain)),
         ("trace.dat 7, zlib", tracedat::file(SEVEN)),
         ("trace.dat 7, zstd", tracedat::file(zstd)),
-        ("Perfetto", perfetto::file(false, false)),
-        ("Perfetto, brief", perfetto::file(true, false)),
-        ("Perfetto, packed", perfetto::file(true, true)),
+        ("Perfetto", perfetto::file(false, "none")),
+        ("Perfetto, brief", perfetto::file(true, "none")),
+        ("Perfetto, zlib", perfetto::file(true, "zlib")),
+        ("Perfetto, zstd", perfetto::file(true, "zstd")),
     ]
 }
 
@@ -38,19 +39,21 @@ impl Trial {
         Trial(tempfile::NamedTempFile::new().unwrap())
     }
 
-    /// Reads these bytes; says whether they could be read.
+    /// Reads these bytes, and makes a program of them; says whether they could be read.
     fn is_read(&self, bytes: &[u8]) -> bool {
         // To empty it first would make the file system write it each time.
         let file = self.0.as_file();
         file.write_all_at(bytes, 0).unwrap();
         file.set_len(bytes.len() as u64).unwrap();
         let path = self.0.path().to_str().unwrap();
-        let Err(error) = events_of(path) else {
-            return true;
-        };
-        let error = error.to_string();
-        assert!(!error.contains('\n') && error.contains(path), "{error}");
-        false
+        let read = events_of(path).map(|_| ());
+        let made = program_of(path).map(|_| ());
+        let is_read = read.is_ok();
+        for error in [read, made].into_iter().filter_map(Result::err) {
+            let error = error.to_string();
+            assert!(!error.contains('\n') && error.contains(path), "{error}");
+        }
+        is_read
     }
 }
 
@@ -97,6 +100,7 @@ fn much_damage_is_refused_or_read() {
         ((z ^ (z >> 31)) % bound as u64) as usize
     };
     let trial = Trial::new();
+    let mut all = 0;
     for (name, whole) in samples() {
         let mut read = 0;
         for case in 0..CASES {
@@ -120,6 +124,9 @@ fn much_damage_is_refused_or_read() {
             }
             read += usize::from(trial.is_read(&bytes));
         }
-        assert!(read < CASES, "{name}");
+        // Most damage contradicts the format; some changes a name or a number, and is read.
+        assert!(read < CASES / 5, "{name}: {read}");
+        all += read;
     }
+    assert!(all > 50, "{all}");
 }

@@ -25,11 +25,15 @@ fn events_of(path: &str) -> Result<(Vec<Event>, About), RecordingError> {
 fn program(bytes: &[u8]) -> Result<Inferred, RecordingError> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
+    program_of(file.path().to_str().unwrap())
+}
+
+fn program_of(path: &str) -> Result<Inferred, RecordingError> {
     let options = Options {
         select: Select::All,
         ..Options::default()
     };
-    import(file.path().to_str().unwrap(), &options).map(|(inferred, _)| inferred)
+    import(path, &options).map(|(inferred, _)| inferred)
 }
 
 /// The error for a file of these bytes, without the name of the file.

@@ -1,12 +1,10 @@
 //! Traces as Perfetto writes them, with whole events or in brief form, packed and not.
 
-use std::io::Write as _;
-
 use quick_protobuf::Writer;
 use schedlab_recording::{Event, Left, Tid, What};
 
 use crate::story::{comm, flags, prio, state, story};
-use crate::{events, told};
+use crate::{events, program, told, tracedat};
 
 /// Writes a message.
 fn message(write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
@@ -157,7 +155,7 @@ fn packet(sequence: u64, write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
 }
 
 /// The story in rounds of so many ns, each with a bundle of CPU 1 and then one of CPU 0.
-pub fn file(is_brief: bool, is_packed: bool) -> Vec<u8> {
+pub fn file(is_brief: bool, packing: &str) -> Vec<u8> {
     let mut packets = vec![
         packet(1, |to| {
             let uname = message(|to| {
@@ -217,15 +215,17 @@ pub fn file(is_brief: bool, is_packed: bool) -> Vec<u8> {
             }
         })
     };
-    if !is_packed {
+    if packing == "none" {
         return trace(&packets);
     }
-    let halves = packets.chunks(5).map(|half| {
-        let mut to = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
-        to.write_all(&trace(half)).unwrap();
-        message(|message| message.bytes(50, &to.finish().unwrap()))
-    });
+    let halves = packets.chunks(5).map(|half| packed(packing, &trace(half)));
     trace(&halves.collect::<Vec<_>>())
+}
+
+/// A packet that holds packets.
+fn packed(packing: &str, packets: &[u8]) -> Vec<u8> {
+    let field = if packing == "zlib" { 50 } else { 133 };
+    message(|to| to.bytes(field, &tracedat::packed(packing, packets)))
 }
 
 /// The kernel's counts at the begin (1) or the end (2).
@@ -247,8 +247,8 @@ fn stats(phase: u64, overrun: u64) -> Vec<u8> {
 
 #[test]
 fn perfetto_holds_the_story() {
-    for is_packed in [false, true] {
-        let (mut events, about) = events(&file(false, is_packed)).unwrap();
+    for packing in ["none", "zlib", "zstd"] {
+        let (mut events, about) = events(&file(false, packing)).unwrap();
         let process = events.remove(0).what;
         assert_eq!(
             process,
@@ -266,7 +266,7 @@ fn perfetto_holds_the_story() {
 /// In brief form the leaving task is the one that came; before the first switch of a CPU it is unknown, and counts as idle.
 #[test]
 fn brief_events_name_the_task_that_leaves() {
-    let (events, _) = events(&file(true, false)).unwrap();
+    let (events, _) = events(&file(true, "none")).unwrap();
     let mut expected = story();
     let mut has_switched = [false; 2];
     for event in &mut expected {
@@ -284,6 +284,16 @@ fn brief_events_name_the_task_that_leaves() {
         }
     }
     assert_eq!(events[1..], expected);
+}
+
+/// Each flush writes the counts of begin and end, and those of the end go on growing.
+#[test]
+fn the_first_and_the_last_count_of_a_session_tell_its_losses() {
+    let mut trace = file(false, "none");
+    for (phase, overrun) in [(1, 20), (2, 30)] {
+        trace.extend(message(|to| to.bytes(1, &stats(phase, overrun))));
+    }
+    assert_eq!(events(&trace).unwrap().1.lost, 10);
 }
 
 #[test]
@@ -311,9 +321,173 @@ fn gaps_are_losses() {
     assert_eq!(lost(&|to| to.number(3, 1)), 3);
 }
 
+/// Two tasks would wait for 292 years each, and their sum is more than a number holds.
+#[test]
+fn a_time_with_a_flipped_bit_is_damage() {
+    let mut story = story();
+    for event in &mut story[7..] {
+        event.at_ns |= 1 << 63;
+    }
+    story[4].at_ns |= 1 << 63;
+    let trace = message(|to| {
+        for cpu in [0, 1] {
+            let its = story.iter().filter(|event| u64::from(event.cpu) == cpu);
+            let bundle = bundle(cpu, true, |to| {
+                its.for_each(|event| to.bytes(2, &whole(event)));
+            });
+            to.bytes(1, &bundle);
+        }
+    });
+    let error = program(&trace).unwrap_err().to_string();
+    assert!(
+        error.contains(" s: the time is more than 104 days after the first event's, 0.001000000 s"),
+        "{error}"
+    );
+}
+
+/// Before Linux 4.3 `sched_wakeup` has a flag for a task that slept.
+#[test]
+fn a_wakeup_that_failed_is_none() {
+    let wakeup = |success: Option<u64>| {
+        message(|to| {
+            to.number(1, 2_000_000);
+            to.bytes(
+                17,
+                &message(|to| {
+                    to.number(2, 11);
+                    if let Some(success) = success {
+                        to.number(4, success);
+                    }
+                }),
+            );
+        })
+    };
+    let told = |success| {
+        let bundle = bundle(0, true, |to| {
+            to.bytes(2, &whole(&story()[0]));
+            to.bytes(2, &wakeup(success));
+        });
+        let trace = message(|to| to.bytes(1, &bundle));
+        let (events, about) = events(&trace).unwrap();
+        (events.len(), about.passed_over)
+    };
+    assert_eq!(told(Some(1)), (2, 0));
+    assert_eq!(told(None), (2, 0));
+    assert_eq!(told(Some(0)), (1, 1));
+}
+
+/// Their CPUs have the same numbers.
+#[test]
+fn several_machines_are_refused() {
+    let of = |machine| {
+        let bundle = message(|to| to.bytes(2, &whole(&story()[0])));
+        let packet = packet(3, |to| {
+            to.bytes(1, &bundle);
+            to.number(98, machine);
+        });
+        message(|to| to.bytes(1, &packet))
+    };
+    assert!(events(&[of(5), of(5)].concat()).is_ok());
+    let error = told(&[of(0), of(5)].concat());
+    assert!(error.contains("several machines were recorded"), "{error}");
+}
+
+#[test]
+fn a_small_trace_does_not_take_much_memory() {
+    let trace = |packet: &[u8]| message(|to| to.bytes(1, packet));
+    let zeros = |field: u32, size: usize| message(|to| to.bytes(field, &vec![0; size]));
+    let behind = |packet: &[u8]| [file(false, "none"), trace(packet)].concat();
+    // A large packet that does not matter is passed over.
+    let passed = [behind(&zeros(99, 17 << 20)), file(false, "none")].concat();
+    assert!(events(&passed).is_ok());
+    for field in [1, 50, 133] {
+        let error = told(&behind(&zeros(field, 17 << 20)));
+        assert!(error.contains(": a packet of 178"), "{error}");
+    }
+    // A packed packet does not become a large one.
+    for packing in ["zlib", "zstd"] {
+        let large = packed(packing, &trace(&zeros(99, 16 << 20)));
+        let error = told(&trace(&large));
+        assert!(error.contains("it cannot be unpacked"), "{error}");
+    }
+    // An event without anything but its time, again and again.
+    let event = message(|to| to.bytes(2, &message(|to| to.number(1, 1))));
+    let tiny = trace(&message(|to| to.bytes(1, &event)));
+    let batch = trace(&packed("zlib", &tiny.repeat((15 << 20) / tiny.len())));
+    let error = told(&batch.repeat(2));
+    assert!(
+        error.contains("the trace has more packets than its size allows"),
+        "{error}"
+    );
+}
+
+/// A bundle of a CPU in a packet.
+fn bundle(cpu: u64, is_dropped: bool, write: impl FnOnce(&mut Message<'_>)) -> Vec<u8> {
+    let bundle = message(|to| {
+        to.number(1, cpu);
+        write(to);
+    });
+    packet(3, |to| {
+        to.bytes(1, &bundle);
+        to.number(42, u64::from(is_dropped));
+    })
+}
+
+/// In brief form a task that came before a gap is not the one that leaves after it.
+#[test]
+fn nobody_is_known_to_leave_after_a_gap() {
+    let (first, second) = (story()[0], story()[5]);
+    let come = |to: &mut Message<'_>| to.bytes(4, &brief(&[first]));
+    let leave = |to: &mut Message<'_>| to.bytes(4, &brief(&[second]));
+    let current = |packets: [Vec<u8>; 3]| {
+        let trace = message(|to| {
+            for packet in packets.iter().filter(|packet| !packet.is_empty()) {
+                to.bytes(1, packet);
+            }
+        });
+        let (events, about) = events(&trace).unwrap();
+        (events[1].current, about.lost)
+    };
+    let error = |at_ns| message(|to| to.number(1, at_ns));
+    let before = || bundle(0, true, come);
+    let after = || bundle(0, false, leave);
+    let none = Vec::new;
+    assert_eq!(current([before(), none(), after()]), (Some(10), 0));
+    // A bundle without events reports a loss.
+    let lossy = bundle(0, false, |to| to.number(3, 1));
+    assert_eq!(current([before(), lossy, after()]), (None, 1));
+    // A packet was dropped before the one of the other CPU.
+    let other = bundle(1, true, |_| ());
+    assert_eq!(current([before(), other, after()]), (None, 1));
+    let dropped = bundle(0, true, leave);
+    assert_eq!(current([before(), none(), dropped]), (None, 1));
+    // A page could not be read, before the first switch or between them.
+    for (at_ns, left) in [(1, Some(10)), (1_010_000, None)] {
+        let torn = bundle(0, true, |to| {
+            come(to);
+            to.bytes(8, &error(at_ns));
+        });
+        assert_eq!(current([torn, none(), after()]).0, left);
+    }
+    // Or it was behind the second one.
+    let torn = bundle(0, false, |to| {
+        leave(to);
+        to.bytes(8, &error(second.at_ns + 1));
+    });
+    assert_eq!(current([before(), none(), torn]), (Some(10), 1));
+    // The writer's last event is here, or is not.
+    for (end_ns, left) in [(first.at_ns, Some(10)), (first.at_ns + 1, None)] {
+        let later = bundle(0, false, |to| {
+            leave(to);
+            to.number(10, end_ns);
+        });
+        assert_eq!(current([before(), none(), later]), (left, 0));
+    }
+}
+
 #[test]
 fn damage_is_told_with_its_place() {
-    let bytes = file(false, false);
+    let bytes = file(false, "none");
     assert!(told(&bytes[..bytes.len() - 1]).contains("is truncated: the packet at offset"));
     let mut foreign = bytes.clone();
     foreign.push(0x12);
@@ -323,10 +497,13 @@ fn damage_is_told_with_its_place() {
     );
     assert!(told(&foreign).contains(&place), "{}", told(&foreign));
     let nothing = message(|to| to.bytes(1, &packet(1, |_| ())));
-    assert!(told(&nothing).contains("has no sched_switch events: record with `tracebox"));
+    assert!(
+        told(&nothing)
+            .contains("has no sched_switch events: record with `tracebox -o FILE -t 10s sched/")
+    );
     let mut torn = message(|to| to.bytes(1, &packet(3, |to| to.bytes(1, &[8, 0, 0x12, 9, 1]))));
     assert!(told(&torn).contains("the packet at offset 0: its fields do not fit into it"));
-    torn = file(false, true);
+    torn = file(false, "zlib");
     let last = torn.len() - 10;
     torn[last] ^= 0xff;
     assert!(

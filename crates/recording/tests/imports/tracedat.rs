@@ -18,12 +18,27 @@ pub struct Form {
     pub version: u8,
     pub is_big: bool,
     pub packing: &'static str,
+    /// Whether it has text of a latency tracer instead of pages.
+    pub is_text: bool,
+    /// The clocks that version 6 has behind the places of pages.
+    pub clocks: Option<&'static str>,
+    /// A section that version 7 names again, and how often.
+    pub again: (u64, usize),
+    /// Pages of version 7 in a packed piece.
+    pub pages: usize,
+    /// Bytes of an option that nobody knows.
+    pub padding: usize,
 }
 
 pub const SIX: Form = Form {
     version: 6,
     is_big: false,
     packing: "none",
+    is_text: false,
+    clocks: None,
+    again: (0, 0),
+    pages: 2,
+    padding: 0,
 };
 
 pub const SEVEN: Form = Form {
@@ -265,21 +280,31 @@ fn six(form: Form, bytes: &mut Bytes) {
     bytes.number(4, 2);
     bytes.put(b"options  \0");
     options(bytes);
+    if form.clocks.is_some() {
+        option(bytes, 4, b"");
+    }
     bytes.number(2, 0);
+    if form.is_text {
+        bytes.put(b"latency  \0# tracer: irqsoff\n");
+        return;
+    }
     bytes.put(b"flyrecord\0");
-    let mut at = bytes.all.len() + 32;
+    let clocks = form.clocks.unwrap_or_default();
+    let mut at = bytes.all.len() + 32 + 8 + clocks.len();
     let pages = [0, 1].map(|cpu| pages(form, cpu));
     for of in &pages {
         bytes.number(8, at as u64);
         bytes.number(8, of.len() as u64);
         at += of.len();
     }
+    bytes.sized(8, clocks.as_bytes());
     for of in &pages {
         bytes.put(of);
     }
 }
 
-fn packed(packing: &str, bytes: &[u8]) -> Vec<u8> {
+/// Packs bytes.
+pub fn packed(packing: &str, bytes: &[u8]) -> Vec<u8> {
     match packing {
         "zlib" => {
             let mut to = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -287,8 +312,10 @@ fn packed(packing: &str, bytes: &[u8]) -> Vec<u8> {
             to.finish().unwrap()
         }
         "zstd" => {
-            let level = ruzstd::encoding::CompressionLevel::Fastest;
-            ruzstd::encoding::compress_to_vec(bytes, level)
+            let mut to = vec![0; zstd_safe::compress_bound(bytes.len())];
+            let used = zstd_safe::compress(&mut to[..], bytes, 1).unwrap();
+            to.truncate(used);
+            to
         }
         _ => bytes.to_vec(),
     }
@@ -324,7 +351,6 @@ fn seven(form: Form, bytes: &mut Bytes) {
     let mut part = Bytes::new(form);
     event_formats(&mut part);
     let formats = section(form, bytes, 18, &part.all);
-    // The pages: two to a piece.
     let mut buffer = Bytes::new(form);
     buffer.number(8, 0);
     buffer.put(b"\0mono\0");
@@ -336,7 +362,12 @@ fn seven(form: Form, bytes: &mut Bytes) {
         if form.packing == "none" {
             bytes.put(&pages);
         } else {
-            let pieces: Vec<&[u8]> = pages.chunks(2 * PAGE).collect();
+            let mut pages = pages;
+            let whole = pages.len().next_multiple_of(form.pages * PAGE);
+            if form.pages > 2 {
+                pages.resize(whole, 0);
+            }
+            let pieces: Vec<&[u8]> = pages.chunks(form.pages * PAGE).collect();
             bytes.number(4, pieces.len() as u64);
             for piece in pieces {
                 let packed = packed(form.packing, piece);
@@ -352,11 +383,19 @@ fn seven(form: Form, bytes: &mut Bytes) {
     // Options are in two sections, of which the first names the second.
     let mut last = Bytes::new(form);
     options(&mut last);
-    option(&mut last, 3, &buffer.all);
+    option(&mut last, if form.is_text { 22 } else { 3 }, &buffer.all);
+    option(&mut last, 99, &vec![0; form.padding]);
     option(&mut last, 0, &[0; 8]);
     let last = section(form, bytes, 0, &last.all);
     let mut first = Bytes::new(form);
-    for (id, place) in [(16, header), (18, formats), (0, last)] {
+    let (again, times) = form.again;
+    let again = vec![(again, if again == 16 { header } else { formats }); times];
+    let named = [
+        [(16, header), (18, formats)].to_vec(),
+        again,
+        vec![(0, last)],
+    ];
+    for (id, place) in named.concat() {
         let mut data = Bytes::new(form);
         data.number(8, place);
         option(&mut first, id, &data.all);
@@ -369,24 +408,92 @@ fn seven(form: Form, bytes: &mut Bytes) {
 
 #[test]
 fn both_versions_hold_the_story() {
-    for version in [6, 7] {
+    let packings = [(6, "none"), (7, "none"), (7, "zlib"), (7, "zstd")];
+    for (version, packing) in packings {
         for is_big in [false, true] {
-            for packing in ["none", "zlib", "zstd"] {
-                let form = Form {
-                    version,
-                    is_big,
-                    packing,
-                };
-                let (events, about) = events(&file(form)).unwrap();
-                assert_eq!(events, story(), "{version} {is_big} {packing}");
-                // Pages tell of five, the kernel's own count is four.
-                assert_eq!((about.lost, about.late), (5, 0));
-                assert_eq!(about.format, format!("trace.dat, version {version}"));
-                assert_eq!(about.kernel.as_deref(), Some("6.1.0"));
-                assert_eq!(about.cpus, Some(4));
-            }
+            let form = Form {
+                version,
+                is_big,
+                packing,
+                ..SIX
+            };
+            let (events, about) = events(&file(form)).unwrap();
+            assert_eq!(events, story(), "{version} {is_big} {packing}");
+            // Pages tell of five, the kernel's own count is four.
+            assert_eq!((about.lost, about.late), (5, 0));
+            assert_eq!(about.format, format!("trace.dat, version {version}"));
+            assert_eq!(about.kernel.as_deref(), Some("6.1.0"));
+            assert_eq!(about.cpus, Some(4));
         }
     }
+}
+
+/// Before trace-cmd 3 the option of the clock is empty, and the clock stands behind the places of pages.
+#[test]
+fn the_clock_of_version_6_may_stand_behind_the_places() {
+    let of = |clocks| {
+        file(Form {
+            clocks: Some(clocks),
+            ..SIX
+        })
+    };
+    for clocks in ["local [mono] counter\n", "[local]", "what?", ""] {
+        assert_eq!(events(&of(clocks)).unwrap().0, story());
+    }
+    for (clocks, name) in [
+        ("local [counter] mono\n", "counter"),
+        ("[x86-tsc]", "x86-tsc"),
+        ("local [uptime]", "uptime"),
+        ("[ppc-tb]", "ppc-tb"),
+    ] {
+        let error = told(&of(clocks));
+        let expected = format!("its clock `{name}` is not known to count ns: record with");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
+
+/// It is sound, but nothing that is read.
+#[test]
+fn a_file_of_another_kind_is_not_damaged() {
+    for form in [SIX, SEVEN] {
+        let error = told(&file(Form {
+            is_text: true,
+            ..form
+        }));
+        assert!(
+            error.ends_with(
+                "it has text of a latency tracer, which `trace-cmd report FILE > FILE.txt` unpacks"
+            ),
+            "{error}"
+        );
+    }
+    let error = told(&file(Form {
+        packing: "lz9",
+        ..SEVEN
+    }));
+    assert!(
+        error.contains("a trace.dat packed by `lz9`; zlib and zstd are known"),
+        "{error}"
+    );
+    assert!(!error.contains("damaged"));
+}
+
+#[test]
+fn parts_of_a_file_are_few_and_small() {
+    let again = |id, times| Form {
+        again: (id, times),
+        ..SEVEN
+    };
+    assert_eq!(events(&file(again(18, 3))).unwrap().0, story());
+    assert!(told(&file(again(18, 4))).contains("one more section 18; the file is damaged"));
+    assert!(told(&file(again(16, 1))).contains("one more section 16"));
+    let padded = |padding| Form { padding, ..SEVEN };
+    assert_eq!(events(&file(padded(1 << 20))).unwrap().0, story());
+    let error = told(&file(padded(16 << 20)));
+    assert!(error.contains("bytes, of at most 16777"), "{error}");
+    let pieces = |pages| Form { pages, ..SEVEN };
+    assert_eq!(events(&file(pieces(16))).unwrap().0, story());
+    assert!(told(&file(pieces(17))).contains("its pages cannot be unpacked"));
 }
 
 /// Inference does not depend on the format.
