@@ -207,6 +207,15 @@ impl Host {
         self.maps.modelled(place)
     }
 
+    /// Where a place in a task's structure lies for the cache model.
+    ///
+    /// Model: the fields that schedulers use are those of the profile (`task_layout.examine_bytes`), and all fields are among them.
+    pub fn modelled_task(&self, place: usize) -> Option<u64> {
+        let (task, offset) = self.tasks.at(place)?;
+        let (address, bytes) = self.fields.range(task);
+        Some(address + offset % u64::from(bytes.max(8)) / 8 * 8)
+    }
+
     /// The lock of a word, numbered if it is its first use. `None` for a place without an address.
     pub fn lock(&mut self, word: *mut u32) -> Option<PolicyLock> {
         // SAFETY: a lock word of the policy; a wild pointer faults, and that is caught.

@@ -154,6 +154,15 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
     }
 }
 
+/// An access by an instruction of an object. Of the kernel's structures those of tasks are modelled.
+pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes: bool) {
+    let address = context.with(|host| host.modelled(place).or_else(|| host.modelled_task(place)));
+    if let Some(address) = address {
+        access(context, address, bytes, writes);
+        context.with(|host| host.bpf.seen.note(place as u64, writes));
+    }
+}
+
 // Not inlined, as its callers are many and what they have of their own is short.
 #[inline(never)]
 fn access(context: Context, address: u64, bytes: u32, write: bool) {

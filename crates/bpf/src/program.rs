@@ -61,6 +61,9 @@ pub struct HostFunction {
 /// The host's work beside calls. The first argument is the program's.
 #[derive(Clone, Copy)]
 pub struct Hooks {
+    /// Before a load or store that may go to memory beside the program's stack, if [`Layout::seen`] does not have it: `r1` is the
+    /// address, `r2` the bytes, `r3` 1 where it writes. The instructions before it may not have been added to the run's yet.
+    pub access: HostFn,
     /// Before an atomic operation: `r1` is the address, `r2` the bytes, `r3` 1 where it writes.
     pub atomic: HostFn,
     /// A step of `may_goto`: 0 ends the loop.
@@ -84,6 +87,8 @@ pub struct Layout {
     pub arena: i32,
     /// A `u64` to which the code adds the instructions that it has executed: before each call, and where it returns.
     pub executed: i32,
+    /// A [`crate::seen::Seen`].
+    pub seen: i32,
 }
 
 /// Instructions that a function executes from one call to the next, looping, before it ends: the kernel's verifier looks at

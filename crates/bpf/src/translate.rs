@@ -21,7 +21,9 @@ use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module as _};
 
 use crate::insn::{self, FRAME, Insn, alu, atomic, class, jump, mode};
+use crate::own_stack::of_own_stack;
 use crate::program::{BUDGET, Function, Hooks, HostFn, Layout, NULL_END, Ref, STACK_BYTES, Unit};
+use crate::seen;
 use crate::verify::{Invalid, verify};
 
 /// The arguments of native code: the run, and the registers r1 to r5.
@@ -242,6 +244,8 @@ struct Translator<'a> {
     pending: i64,
     run: Value,
     blocks: BTreeMap<usize, Block>,
+    /// Loads and stores of its own stack.
+    own_stack: BTreeSet<usize>,
 }
 
 impl<'a> Translator<'a> {
@@ -285,6 +289,7 @@ impl<'a> Translator<'a> {
             pending: 0,
             run: arguments[0],
             blocks: BTreeMap::new(),
+            own_stack: of_own_stack(&function.insns),
         }
     }
 
@@ -427,6 +432,7 @@ impl<'a> Translator<'a> {
             class::LD => self.load_wide(index, insn),
             class::LDX => {
                 let base = self.get(insn.src);
+                self.access(index, base, insn);
                 let signed = insn.mode() == mode::MEMSX;
                 let value = match self.function.of_kernel.contains(&index) {
                     true => self.load_of_kernel(base, insn, signed),
@@ -437,6 +443,7 @@ impl<'a> Translator<'a> {
             }
             class::ST => {
                 let base = self.get(insn.dst);
+                self.access(index, base, insn);
                 let value = self.constant(insn.imm.into());
                 self.store(base, insn, value);
                 true
@@ -447,6 +454,7 @@ impl<'a> Translator<'a> {
             }
             class::STX => {
                 let (base, value) = (self.get(insn.dst), self.get(insn.src));
+                self.access(index, base, insn);
                 self.store(base, insn, value);
                 true
             }
@@ -462,6 +470,46 @@ impl<'a> Translator<'a> {
                 false
             }
         }
+    }
+
+    /// Asks the host about the memory that an instruction is about to access, unless that is the function's own stack or was seen
+    /// lately.
+    fn access(&mut self, index: usize, base: Value, insn: Insn) {
+        if self.own_stack.contains(&index) {
+            return;
+        }
+        let writes = insn.class() != class::LDX;
+        let address = self.builder.ins().iadd_imm_s(base, i64::from(insn.off));
+        let place = self
+            .builder
+            .ins()
+            .ushr_imm_u(address, seen::code::PLACE_SHIFT);
+        let place = self.builder.ins().band_imm_u(place, seen::code::PLACE_MASK);
+        let place = self.builder.ins().iadd(self.run, place);
+        let (flags, at) = (MemFlagsData::trusted(), self.layout.seen);
+        let table = at + seen::code::TABLE;
+        let mut noted = self.builder.ins().load(types::I64, flags, place, table);
+        if !writes {
+            noted = self.builder.ins().bor_imm_u(noted, 1);
+        }
+        let tag = at + seen::code::TAG;
+        let tag = self.builder.ins().load(types::I64, flags, self.run, tag);
+        let piece = self
+            .builder
+            .ins()
+            .ushr_imm_u(address, seen::code::PIECE_BITS);
+        let key = self.builder.ins().ishl_imm_u(piece, seen::code::KEY_SHIFT);
+        let key = self.builder.ins().bor(key, tag);
+        let is_seen = self.builder.ins().icmp(IntCC::Equal, noted, key);
+        let (asks, goes_on) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.set_cold_block(asks);
+        self.builder.ins().brif(is_seen, goes_on, &[], asks, &[]);
+        self.builder.switch_to_block(asks);
+        let bytes = self.constant(insn.bytes().into());
+        let writes = self.constant(writes.into());
+        self.call_host(self.hooks.access, &[address, bytes, writes]);
+        self.builder.ins().jump(goes_on, &[]);
+        self.builder.switch_to_block(goes_on);
     }
 
     fn load(&mut self, base: Value, insn: Insn, signed: bool) -> Value {

@@ -5,7 +5,7 @@ mod random;
 use std::ffi::c_void;
 
 use random::{LAYOUT, Run, compare, unit};
-use schedlab_bpf::insn::{Insn, X, alu, class, jump};
+use schedlab_bpf::insn::{Insn, X, alu, class, jump, mode};
 use schedlab_bpf::interpret::interpret;
 use schedlab_bpf::program::{BUDGET, Function};
 use schedlab_bpf::translate::translate;
@@ -121,6 +121,54 @@ fn a_loop_without_end_ends() {
     let result = unsafe { code.entry(0)((&raw mut run).cast(), 0, 0, 0, 0, 0) };
     assert_eq!((result, run.executed), (0, BUDGET + 1));
     assert_ne!(run.heard, 0, "the hook was called");
+}
+
+#[test]
+fn the_host_is_asked_once_about_memory_that_is_not_the_stack() {
+    #[repr(align(16))]
+    struct Aligned([u64; 4]);
+    let of = |code, dst, src, off| Insn {
+        code,
+        dst,
+        src,
+        off,
+        ..Insn::default()
+    };
+    let (load, store) = (class::LDX | mode::MEM | 0x18, class::STX | mode::MEM | 0x18);
+    let function = Function {
+        name: "accesses".to_owned(),
+        insns: vec![
+            of(store, 10, 1, -8),
+            of(load, 2, 1, 0),
+            of(load, 3, 1, 8),
+            of(store, 1, 2, 0),
+            of(load, 2, 1, 0),
+            of(class::STX | mode::MEM | 0x08, 1, 2, 20),
+            of(class::ALU64 | alu::MOV | X, 2, 10, 0),
+            of(load, 4, 2, -8),
+            // The same pointer, which was kept in memory.
+            of(load, 2, 4, 0),
+            EXIT,
+        ],
+        ..Function::default()
+    };
+    let unit = unit(vec![function]);
+    let code = translate(&unit, LAYOUT).unwrap();
+    let mut run = Run::new(0);
+    let mut memory = Aligned([0; 4]);
+    let at = memory.0.as_mut_ptr() as u64;
+    let mut enter = || {
+        // SAFETY: it accesses `memory` and its stack.
+        unsafe { code.entry(0)((&raw mut run).cast(), at, 0, 0, 0, 0) };
+        std::mem::take(&mut run.asked)
+    };
+    let all = [(at, 8, false), (at, 8, true), (at + 20, 2, true)];
+    assert_eq!(enter(), all);
+    assert_eq!(enter(), []);
+    run.seen.forget();
+    // SAFETY: as above.
+    unsafe { code.entry(0)((&raw mut run).cast(), at, 0, 0, 0, 0) };
+    assert_eq!(run.asked, all);
 }
 
 #[test]

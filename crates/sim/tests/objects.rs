@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use schedlab_report::{Exit, RunResult, export};
+use schedlab_report::{Exit, RunResult, Value, export};
 use schedlab_sim::{Scheduler, SimSpec};
 
 fn path(name: &str) -> PathBuf {
@@ -457,6 +457,48 @@ fn pointers_of_the_kernel_are_followed_as_the_kernel_does() {
 fn a_loop_without_end_ends_the_run() {
     let message = fault("endless", "");
     assert!(message.contains("it loops without end"), "{message}");
+}
+
+/// Returns the accesses of modelled lines, and the ns that the object reports.
+fn prices(options: &str) -> (i64, i64) {
+    let result = run("prices", options);
+    let accesses = match result.measures.get("cache.accesses") {
+        Some(Value::Int(n)) => *n as i64,
+        other => panic!("{other:?}"),
+    };
+    let ns = end_of("prices", result)
+        .parse()
+        .expect("it reports a number");
+    (accesses, ns)
+}
+
+/// `ops.running()` runs five times, and goes over its lines twice each time.
+#[test]
+fn each_line_that_an_op_accesses_is_charged_once_until_it_calls_the_kernel() {
+    let of = |options: &str| prices(options).0;
+    // With one line, so that each reads the same options.
+    let more =
+        |options: &str| of(&format!(":lines=33{options}")) - of(&format!(":lines=1{options}"));
+    assert_eq!(more(""), 5 * 32);
+    assert_eq!(more(",writes=1"), 5 * 32);
+    // Other CPUs may have run while the kernel's function did.
+    assert_eq!(more(",between=1"), 5 * 2 * 32);
+    // No other CPU sees the stack. A task's fields are memory as any other.
+    assert_eq!(of(":stack=16"), of(""));
+    assert_eq!(of(":fields=1") - of(""), 5);
+}
+
+/// On the one CPU of `laptop` all lines of the fifth op are in its cache: `hit_ps` is 2,727 there.
+#[test]
+fn an_access_costs_what_the_profile_says() {
+    let ns = |options: &str| prices(options).1;
+    let again = ns(":lines=64,between=1") - ns(":lines=64");
+    let call = ns(":between=1") - ns("");
+    let hits = 64 * 2_727 / 1_000;
+    assert!(
+        (hits - 1..=hits + 2).contains(&(again - call)),
+        "{again} {call}"
+    );
 }
 
 #[test]

@@ -67,6 +67,7 @@ const FUNCTIONS: Functions = Functions {
         data: std::mem::offset_of!(Host, bpf.data) as i32,
         arena: std::mem::offset_of!(Host, bpf.arena) as i32,
         executed: std::mem::offset_of!(Host, bpf.executed) as i32,
+        seen: std::mem::offset_of!(Host, bpf.seen) as i32,
     },
 };
 
@@ -793,9 +794,25 @@ fn retired(version: KernelVersion, name: &str) -> Option<HostFn> {
     kfunc(version, today)
 }
 
+/// `Hooks::access`. It suspends nobody, so that it charges no instructions, and what was seen stays so.
+unsafe extern "C" fn access(
+    run: *mut c_void,
+    place: u64,
+    bytes: u64,
+    writes: u64,
+    _: u64,
+    _: u64,
+) -> u64 {
+    // SAFETY: translated code alone calls this, and hands on its first argument.
+    let context = unsafe { Context::of(run.cast()) };
+    primitives::access_by_instruction(context, place as usize, bytes as u32, writes != 0);
+    0
+}
+
 /// Functions that the translated code calls by itself.
 fn hooks() -> Hooks {
     Hooks {
+        access,
         atomic: host_fn!(|c, place: *const c_void, bytes: u64, writes: bool| {
             match writes {
                 true => primitives::atomic(c, place),

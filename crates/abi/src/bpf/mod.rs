@@ -19,6 +19,7 @@ use schedlab_bpf::core_relo;
 use schedlab_bpf::elf::{Elf, Link};
 use schedlab_bpf::link::{KernelSymbols, Linked, Placement, link};
 use schedlab_bpf::program::{Hooks, HostFn};
+use schedlab_bpf::seen::Seen;
 use schedlab_bpf::translate::{Code, translate};
 use schedlab_engine::KernelVersion;
 
@@ -47,6 +48,8 @@ pub struct Run {
     pub executed: u64,
     /// The cost of one.
     pub instruction_ps: u64,
+    /// The memory that the op which runs has accessed since it began or a function of the kernel returned.
+    pub seen: Seen,
     /// Copies of words that no iterator uses.
     pub free_words: Vec<*mut u64>,
 }
@@ -59,6 +62,7 @@ impl Run {
             executed: 0,
             // Model: an instruction takes one cycle.
             instruction_ps: 1_000_000 / u64::from(clock_mhz.max(1)),
+            seen: Seen::default(),
             free_words: Vec::new(),
         }
     }

@@ -103,7 +103,9 @@ macro_rules! host_fn {
             let $context = unsafe { $crate::bpf::words::enter(run) };
             let mut registers = [r1, r2, r3, r4, r5].into_iter();
             $(let $argument = <$kind as $crate::bpf::words::Word>::of(registers.next().unwrap_or(0));)*
-            $crate::bpf::words::Word::word($body)
+            let result = $crate::bpf::words::Word::word($body);
+            $context.forgets_accesses();
+            result
         }
         call as schedlab_bpf::program::HostFn
     }};

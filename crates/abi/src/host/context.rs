@@ -50,6 +50,13 @@ impl Context {
         }
     }
 
+    /// Other CPUs may have run meanwhile: an object's next access of each place goes through the cache model again.
+    #[inline(always)]
+    pub fn forgets_accesses(self) {
+        // SAFETY: as in `charge_instructions`.
+        unsafe { (*self.0).bpf.seen.forget() };
+    }
+
     /// Ends the run: a loop of an object goes on and on.
     #[cold]
     pub fn loops_without_end(self) -> u64 {
@@ -321,6 +328,7 @@ impl Context {
     /// Calls a function of an object, and lets the time of its instructions pass.
     pub fn call_back(self, function: u64, arguments: [u64; 4]) -> u64 {
         let [a, b, c, d] = arguments;
+        self.forgets_accesses();
         // SAFETY: programs have addresses of functions only from us (`BPF_PSEUDO_FUNC`); calling what is none faults, and
         // that is caught.
         let result = unsafe {

@@ -224,6 +224,7 @@ impl Runner {
         // SAFETY: the environment outlives the call, and is forgotten after it.
         unsafe { context.choose(std::ptr::from_ref(env).cast()) };
         context.with(|host| host.current().begin(false));
+        context.forgets_accesses();
         // SAFETY: the host lives as long as we do; the code is the program's, which takes the host first.
         let result = unsafe {
             trap::enter(&(*self.host).foreign);

@@ -8,6 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use schedlab_bpf::insn::{Insn, LD_IMM64, X, alu, atomic, class, jump, mode};
 use schedlab_bpf::interpret::interpret;
 use schedlab_bpf::program::{Function, Hooks, HostFunction, Layout, Ref, Unit};
+use schedlab_bpf::seen::Seen;
 use schedlab_bpf::translate::translate;
 
 /// Bytes that programs may access from r6 on.
@@ -23,6 +24,9 @@ pub struct Run {
     steps: u64,
     /// Of all calls of the host, in order.
     pub heard: u64,
+    /// The accesses that the host was asked about: addresses, bytes, and whether they write. The interpreter does not ask.
+    pub asked: Vec<(u64, u64, bool)>,
+    pub seen: Seen,
     pub buffer: [u8; BUFFER],
 }
 
@@ -37,6 +41,8 @@ impl Run {
             executed: 0,
             steps: 50,
             heard: 0,
+            asked: Vec::new(),
+            seen: Seen::default(),
             buffer,
         }
     }
@@ -52,6 +58,7 @@ pub const LAYOUT: Layout = Layout {
     data: offset_of!(Run, data) as i32,
     arena: offset_of!(Run, arena) as i32,
     executed: offset_of!(Run, executed) as i32,
+    seen: offset_of!(Run, seen) as i32,
 };
 
 unsafe fn hear(run: *mut c_void, what: u64) -> u64 {
@@ -101,12 +108,28 @@ unsafe extern "C" fn exhausted(run: *mut c_void, _: u64, _: u64, _: u64, _: u64,
     unsafe { hear(run, 99) }
 }
 
+unsafe extern "C" fn access(
+    run: *mut c_void,
+    at: u64,
+    bytes: u64,
+    writes: u64,
+    _: u64,
+    _: u64,
+) -> u64 {
+    // SAFETY: as in `hear`.
+    let run = unsafe { &mut *run.cast::<Run>() };
+    run.asked.push((at, bytes, writes != 0));
+    run.seen.note(at, writes != 0);
+    0
+}
+
 /// No function here reads a field that a kernel brings up to date.
 unsafe extern "C" fn read(_: *mut c_void, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     unreachable!("no field is live")
 }
 
 pub const HOOKS: Hooks = Hooks {
+    access,
     atomic: atomic_hook,
     step,
     read,
