@@ -1,9 +1,10 @@
-# Two commands do everything: `make demo` and `make test`. Both fetch what is missing (see tools/setup).
-.PHONY: help demo test check lint docs bench bench-decisions soak vm-cost clean
+# Two commands do everything that a change needs: `make demo` and `make test`. Both fetch what is missing (see tools/setup).
+.PHONY: help demo test test-all check lint docs bench bench-decisions soak vm-cost clean
 
 help:
 	@echo "make demo   set up, build, compare schedulers in simulation and in a real kernel"
-	@echo "make test   set up, run the whole test suite, virtual machine included"
+	@echo "make test   set up, run the tests that every change has to pass, virtual machine included"
+	@echo "make test-all  the tests that take long, too: every policy and rule in virtual machines, other builds"
 	@echo "make check  format, lints and the tests that need no virtual machine"
 	@echo "make docs   the documentation as a site with search (target/book)"
 	@echo "make bench  switches per second and peak memory of the simulator"
@@ -18,6 +19,10 @@ demo:
 test:
 	@tools/setup test
 	@tools/test
+
+test-all:
+	@tools/setup test-all
+	@tools/test all
 
 check: lint
 	cargo test --locked

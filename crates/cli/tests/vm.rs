@@ -31,6 +31,7 @@ fn there_is_a_machine(folder: &Path, test: &str) -> bool {
 /// Two of the feature tree's schedulers, each once; asked again, nothing is left to do. With infinite slices, hogs
 /// would keep the kernel's own threads from running, which it does not forgive.
 #[test]
+#[ignore = "long: make test-all"]
 fn a_sweep_runs_in_a_real_kernel() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -126,6 +127,7 @@ seeds = 1
 
 /// The figure of the real program stands beside the simulated one; nine CPUs are simulated alone.
 #[test]
+#[ignore = "long: make test-all"]
 fn an_experiment_is_emulated() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -35,7 +35,7 @@ use record::{Case, End, POLICIES, SIZES, Turn, yields};
 use schedlab_kernel::kernel_log::complaints;
 use schedlab_kernel::vm::Vm;
 use schedlab_kernel::{Error, bpf_policy, clang};
-use schedlab_testing::checks::{self, Ended, Verdicts};
+use schedlab_testing::checks::{self, Check, Ended, Verdicts};
 
 /// First argument of this program inside; the compiled recorder follows.
 const MARK: &str = "yielders-inside-the-virtual-machine";
@@ -55,10 +55,14 @@ fn main() -> ExitCode {
         let cases = SIZES
             .iter()
             .map(move |size| format!("{policy}/{size}_yielders"));
-        cases.chain([not_those_of_fifo(policy)])
+        let names = cases.chain([not_those_of_fifo(policy)]);
+        names.map(|name| match EACH_TIME.contains(policy) {
+            true => Check::short(name),
+            false => Check::long(name),
+        })
     });
     checks::run(
-        all.filter(|name| *name != not_those_of_fifo(FIFO)),
+        all.filter(|check| check.name() != not_those_of_fifo(FIFO)),
         |chosen, verdicts| {
             if let Err(why) = clang::find() {
                 return Ended::Missing(format!("the same order in both worlds: {why}"));
@@ -82,6 +86,9 @@ fn main() -> ExitCode {
         },
     )
 }
+
+/// The policies that `make test` compares: one on a dispatch queue of the kernel, one on a list of its own.
+const EACH_TIME: [&str; 2] = ["vtime", "dss"];
 
 /// The policy whose orders those of the others differ from.
 const FIFO: &str = POLICIES[0].0;

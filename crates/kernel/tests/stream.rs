@@ -15,7 +15,7 @@ use schedlab_kernel::measure::{Measurement, Want};
 use schedlab_kernel::run::{self, Job, Outcome};
 use schedlab_report::origin::origin;
 use schedlab_report::{Exit, Measures, Origin, World};
-use schedlab_testing::checks::{self, Ended};
+use schedlab_testing::checks::{self, Check, Ended};
 use schedlab_testing::skipped;
 use schedlab_trace::{CpuId, Event, Instant, Listener, Scheduler};
 
@@ -34,8 +34,7 @@ const PROGRAMS: [(&[&str], bool); 6] = [
 ///
 /// Percentiles: the counters' histogram has 128 steps an octave, the recorder's 1,000. Lengths and inversions: another
 /// CPU may change the number of runnable tasks, or who waits, between the moment of a record and the look at the counter.
-/// Fairness: the counters are in fixed point, and of tasks that live for a fraction of a millisecond (`storm`) the time
-/// between a record and the look at the counter is a part that shows: up to 8e-4 were seen, 7e-6 without such tasks.
+/// Fairness: the counters are in fixed point; up to 7e-6 were seen. See [`FAIRNESS_OF_STORM`].
 const TOLERANCES: [(&str, f64); 7] = [
     ("wakeup.latency_ns_p50", 1.0 / 64.0),
     ("wakeup.latency_ns_p90", 1.0 / 64.0),
@@ -45,6 +44,11 @@ const TOLERANCES: [(&str, f64); 7] = [
     ("schedule.priority_inversions", 0.02),
     ("fairness.jain", 2e-3),
 ];
+
+/// The same for the fairness of `storm`. The time between a record and the look at the counter is a part that shows of
+/// tasks that live for a fraction of a millisecond, and the more the busier the machine is: up to 7e-3 were seen with two
+/// busy CPUs.
+const FAIRNESS_OF_STORM: f64 = 2e-2;
 
 /// The measures that both ways have for every program.
 const BOTH: [&str; 9] = [
@@ -74,7 +78,7 @@ fn main() -> ExitCode {
         return known.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let names = PROGRAMS.map(|(arguments, _)| name_of(arguments));
-    checks::run(names, |chosen, verdicts| {
+    checks::run(names.map(Check::short), |chosen, verdicts| {
         let shown = match Measurement::attach(Want::default()) {
             Ok(measurement) => measurement.shown(),
             Err(error) => {
@@ -175,15 +179,15 @@ fn compare(arguments: &[&str], is_workload: bool) -> Result<String, Wrong> {
             seen.begins, seen.ends, seen.out_of_order
         )));
     }
-    let compared = differences(&outcome).map_err(Wrong::Differs)?;
+    let compared = differences(arguments[0], &outcome).map_err(Wrong::Differs)?;
     Ok(format!(
         "{} events, {} switches, {compared} measures",
         seen.events, seen.switches
     ))
 }
 
-/// How many measures both ways know; an error where they differ.
-fn differences(outcome: &Outcome) -> Result<usize, String> {
+/// How many measures both ways know of a program's run; an error where they differ.
+fn differences(program: &str, outcome: &Outcome) -> Result<usize, String> {
     let mut wrong = Vec::new();
     let mut compared = 0;
     for (name, counted) in outcome.counted.iter() {
@@ -194,6 +198,7 @@ fn differences(outcome: &Outcome) -> Result<usize, String> {
         let allowed = match name {
             "runqueue.len_max" => LENGTH_TOLERANCE,
             "schedule.priority_inversions" => (counted * 0.02).max(1.0),
+            "fairness.jain" if program == "storm" => counted * FAIRNESS_OF_STORM,
             _ => counted * tolerance.map_or(0.0, |(_, share)| *share),
         };
         compared += 1;

@@ -18,7 +18,7 @@ use schedlab_kernel::kernel_log::no_complaints;
 use schedlab_kernel::load::Loaded;
 use schedlab_kernel::vm::{Stream, Vm, kernel};
 use schedlab_kernel::{Error, clang};
-use schedlab_testing::checks::{self, Ended, Verdicts};
+use schedlab_testing::checks::{self, Check, Ended, Verdicts};
 use schedlab_testing::skipped;
 
 /// First argument of this program inside; the second is the folder of the compiled policies.
@@ -36,6 +36,10 @@ fn main() -> ExitCode {
         names()
             .into_iter()
             .map(move |name| check_of(version, &name))
+            .map(|name| match Some(version) == kernel::pinned().next() {
+                true => Check::short(name),
+                false => Check::long(name),
+            })
     });
     checks::run(all, refuse)
 }

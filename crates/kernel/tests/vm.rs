@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         let known = inside::programs::run(&arguments[1..]);
         return known.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    checks::run(inside::names().map(str::to_owned), boot)
+    checks::run(inside::checks(), boot)
 }
 
 fn boot(chosen: &[String], verdicts: &Verdicts) -> Ended {

@@ -2,7 +2,8 @@
 //!
 //! There, [`judge_each`] runs them and prints three kinds of lines: `begin NAME`, `ok NAME …` and `FAILED NAME …`. Here,
 //! [`Verdicts::hear`] reads these lines, and each check is a test of libtest-mimic that waits for its verdict. So a check
-//! is listed, chosen and counted like any other test.
+//! is listed, chosen and counted like any other test. A long check is one that is ignored unless asked for
+//! (`--include-ignored`), as `make test-all` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -137,36 +138,66 @@ pub enum Ended {
     Missing(String),
 }
 
-/// Runs the chosen ones of `names`: `place` has them judged, once for all.
+/// The name of a check, and which suite runs it.
+pub struct Check {
+    name: String,
+    is_long: bool,
+}
+
+impl Check {
+    /// Makes a check that `make test` runs.
+    pub fn short(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            is_long: false,
+        }
+    }
+
+    /// Makes a check that `make test-all` alone runs.
+    pub fn long(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            is_long: true,
+        }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Runs the chosen ones of `all`: `place` has them judged, once for all.
 ///
-/// The command line is that of cargo's own harness (`--list`, a part of a name, `--exact`, `--skip` …).
+/// The command line is that of cargo's own harness (`--list`, a part of a name, `--exact`, `--include-ignored` …).
 pub fn run(
-    names: impl IntoIterator<Item = String>,
+    all: impl IntoIterator<Item = Check>,
     place: impl FnOnce(&[String], &Verdicts) -> Ended + Send,
 ) -> ExitCode {
-    run_with(Arguments::from_args(), names, place)
+    run_with(Arguments::from_args(), all, place)
 }
 
 fn run_with(
     mut arguments: Arguments,
-    names: impl IntoIterator<Item = String>,
+    all: impl IntoIterator<Item = Check>,
     place: impl FnOnce(&[String], &Verdicts) -> Ended + Send,
 ) -> ExitCode {
-    let names: Vec<String> = names.into_iter().collect();
-    let chosen: Vec<String> = names
+    let all: Vec<Check> = all.into_iter().collect();
+    let chosen: Vec<String> = all
         .iter()
-        .filter(|name| is_chosen(&arguments, name))
-        .cloned()
+        .filter(|check| is_chosen(&arguments, check))
+        .map(|check| check.name.clone())
         .collect();
     // Each waits for its verdict, in their order.
     arguments.test_threads = Some(1);
     let verdicts: &'static Verdicts = Box::leak(Box::default());
-    let trial = |name: String| {
-        let of = name.clone();
-        Trial::ignorable_test(name, move || verdicts.wait(&of))
+    let trial = |check: Check| {
+        let of = check.name.clone();
+        let trial = Trial::ignorable_test(check.name, move || verdicts.wait(&of));
+        trial.with_ignored_flag(check.is_long)
     };
-    let trials: Vec<Trial> = names.into_iter().map(trial).collect();
-    let nothing_to_do = arguments.list || arguments.ignored || chosen.is_empty();
+    let trials: Vec<Trial> = all.into_iter().map(trial).collect();
+    let nothing_to_do = arguments.list || chosen.is_empty();
     let (conclusion, end) = std::thread::scope(|scope| {
         let place = scope.spawn(|| {
             if nothing_to_do {
@@ -196,12 +227,18 @@ fn run_with(
 }
 
 /// Returns whether libtest-mimic runs a test of this name.
-fn is_chosen(arguments: &Arguments, name: &str) -> bool {
+fn is_chosen(arguments: &Arguments, check: &Check) -> bool {
     let matches = |word: &String| match arguments.exact {
-        true => name == word,
-        false => name.contains(word.as_str()),
+        true => check.name == *word,
+        false => check.name.contains(word.as_str()),
     };
-    arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
+    let is_of_the_suite = match check.is_long {
+        true => arguments.ignored || arguments.include_ignored,
+        false => !arguments.ignored,
+    };
+    is_of_the_suite
+        && arguments.filter.as_ref().is_none_or(matches)
+        && !arguments.skip.iter().any(matches)
 }
 
 /// Runs checks where they are judged, one after another, and prints their verdicts. One that fails keeps none from running.
@@ -235,8 +272,9 @@ mod tests {
     fn with(line: &str, place: impl FnOnce(&[String], &Verdicts) -> Ended + Send) -> bool {
         let words = line.split(' ').filter(|word| !word.is_empty());
         let arguments = Arguments::from_iter(["test"].into_iter().chain(words));
-        let names = ["one", "two", "three"].map(str::to_owned);
-        run_with(arguments, names, place) == ExitCode::SUCCESS
+        let all = ["one", "two", "three"].map(Check::short);
+        let all = all.into_iter().chain([Check::long("long")]);
+        run_with(arguments, all, place) == ExitCode::SUCCESS
     }
 
     fn said(text: &'static str) -> impl FnOnce(&[String], &Verdicts) -> Ended + Send {
@@ -258,6 +296,11 @@ mod tests {
             "",
             said("FAILED one (0.1 s): why\nok one\nok two\nok three\n")
         ));
+        assert!(with("--ignored", said("ok long\n")));
+        assert!(!with(
+            "--include-ignored",
+            said("ok one\nok two\nok three\n")
+        ));
         assert!(with("thr", said("ok three\n")));
         assert!(!with("thr", said("ok one\n")));
     }
@@ -275,6 +318,8 @@ mod tests {
         assert_eq!(chosen(""), "one two three");
         assert_eq!(chosen("o --skip two"), "one");
         assert_eq!(chosen("one --exact"), "one");
+        assert_eq!(chosen("--include-ignored"), "one two three long");
+        assert_eq!(chosen("--ignored"), "long");
         assert_eq!(chosen("nothing"), "");
         assert_eq!(chosen("--list"), "");
     }

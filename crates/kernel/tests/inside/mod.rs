@@ -26,7 +26,7 @@ use schedlab_kernel::scx::{self, State};
 use schedlab_report::Exit;
 use schedlab_report::export::perfetto::PerfettoWriter;
 use schedlab_sweep::Space;
-use schedlab_testing::checks::judge_each;
+use schedlab_testing::checks::{self, judge_each};
 use schedlab_trace::{CpuId, Event, Listener, Scheduler, TaskId, TaskMeta};
 
 /// First argument of this program inside; the directory of compiled test policies follows.
@@ -48,8 +48,14 @@ const ERROR_BPF: i32 = 1025;
 
 type Check = fn(&Inside<'_>) -> Result<String, String>;
 
+/// The built-in policies that `make test` loads; `make test-all` loads each of them.
+const POLICIES_EACH_TIME: [&str; 2] = ["dss", "vtime"];
+
+/// How the name of the check ends that a policy schedules.
+const SCHEDULES: &str = "_schedules";
+
+/// All but those of the built-in policies.
 const CHECKS: &[(&str, Check)] = &[
-    ("every_policy_schedules", every_policy_schedules),
     (
         "points_of_the_feature_tree_schedule",
         points_of_the_feature_tree_schedule,
@@ -124,9 +130,29 @@ const CHECKS: &[(&str, Check)] = &[
     ),
 ];
 
-/// Returns the names of the checks in their order.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    CHECKS.iter().map(|(name, _)| *name)
+/// Those of [`CHECKS`] that take longest.
+const LONG: &[&str] = &[
+    "points_of_the_feature_tree_schedule",
+    "structures_are_like_their_models",
+    "a_scheduler_that_its_loader_lost_is_no_done_run",
+];
+
+/// Returns the checks in their order.
+pub fn checks() -> impl Iterator<Item = checks::Check> {
+    let is_check = |name: &&str| CHECKS.iter().any(|(check, _)| check == name);
+    assert!(LONG.iter().all(|name| is_check(name)), "of {LONG:?}");
+    let policies = POLICIES.iter().map(|policy| {
+        let name = format!("{}{SCHEDULES}", policy.name);
+        match POLICIES_EACH_TIME.contains(&policy.name) {
+            true => checks::Check::short(name),
+            false => checks::Check::long(name),
+        }
+    });
+    let others = CHECKS.iter().map(|(name, _)| match LONG.contains(name) {
+        true => checks::Check::long(*name),
+        false => checks::Check::short(*name),
+    });
+    policies.chain(others)
 }
 
 pub fn run(arguments: &[String]) -> ExitCode {
@@ -149,6 +175,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
             return Err(format!(
                 "found sched_ext as {state:?} from the check before"
             ));
+        }
+        if let Some(policy) = name.strip_suffix(SCHEDULES) {
+            return schedules(policy);
         }
         let (_, check) = CHECKS
             .iter()
@@ -228,41 +257,36 @@ fn number(outcome: &Outcome, name: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{name} is absent"))
 }
 
-fn every_policy_schedules(_: &Inside<'_>) -> Result<String, String> {
-    let mut told = Vec::new();
+/// Runs programs under a built-in policy, which keeps running, ends as asked, and whose switches are counted.
+fn schedules(policy: &str) -> Result<String, String> {
     calls::count()?;
-    for embedded in POLICIES {
-        let object = text(bpf_policy::resolve(embedded.name))?;
-        let loaded = text(Loaded::load(&object, &[]))?;
-        // `make soak` takes a minute where this takes a second.
-        for program in ["compute", "shuffle", "storm"] {
-            let before = calls::of_dispatch();
-            let outcome = text(run::run_under(&loaded, &job(&[program, "300"])))?;
-            ensure(outcome.exit == Exit::Done, || {
-                format!(
-                    "{}: {program}: {} {:?}",
-                    embedded.name, outcome.exit, outcome.message
-                )
-            })?;
-            let calls = calls::of_dispatch_since(&before);
-            ensure(calls > 0, || {
-                format!("{}: {program}: no call of dispatch()", embedded.name)
-            })?;
-        }
-        ensure(loaded.is_running(), || {
-            format!("{}: ejected: {:?}", embedded.name, loaded.exit())
+    let object = text(bpf_policy::resolve(policy))?;
+    let loaded = text(Loaded::load(&object, &[]))?;
+    let mut told = Vec::new();
+    // `make soak` takes a minute where this takes a second.
+    for program in ["compute", "shuffle", "storm"] {
+        let before = calls::of_dispatch();
+        let outcome = text(run::run_under(&loaded, &job(&[program, "300"])))?;
+        ensure(outcome.exit == Exit::Done, || {
+            format!("{program}: {} {:?}", outcome.exit, outcome.message)
         })?;
-        let exit = text(loaded.unload())?;
-        ensure(exit.is_normal(), || {
-            format!("{}: ended by {exit:?}", embedded.name)
-        })?;
-        ensure(scx::state() == State::Disabled, || {
-            format!("{}: not unloaded", embedded.name)
-        })?;
-        told.push(embedded.name);
+        let calls = calls::of_dispatch_since(&before);
+        ensure(calls > 0, || format!("{program}: no call of dispatch()"))?;
+        told.push(format!("{program} {calls}"));
     }
-    ensure(!told.is_empty(), || "no policies are built in".to_owned())?;
-    Ok(told.join(", "))
+    text(run::run_under(&loaded, &job(&["pingpong", "1"])))?;
+    let pingpong = done(policy, run::run_under(&loaded, &job(PINGPONG)))?;
+    let pingpong = pingpong_is_counted(&pingpong)?;
+    ensure(loaded.is_running(), || {
+        format!("ejected: {:?}", loaded.exit())
+    })?;
+    let exit = text(loaded.unload())?;
+    ensure(exit.is_normal(), || format!("ended by {exit:?}"))?;
+    ensure(scx::state() == State::Disabled, || {
+        "not unloaded".to_owned()
+    })?;
+    let told = told.join(", ");
+    Ok(format!("calls of dispatch(): {told}; pingpong: {pingpong}"))
 }
 
 /// Points of the sample, and the seed that it is drawn from.
@@ -525,46 +549,46 @@ fn a_silent_ejection_is_no_done_run(inside: &Inside<'_>) -> Result<String, Strin
     Ok(String::new())
 }
 
+/// Under the kernel's own scheduler; [`schedules`] does so under each policy.
 fn switches_of_pingpong_are_counted(_: &Inside<'_>) -> Result<String, String> {
-    const TURNS: f64 = 500.0;
     // Once before, so that no page of the program has to be read and waited for.
     measured(Scheduler::KERNELS_OWN, &["pingpong", "1"])?;
-    let mut told = Vec::new();
-    for scheduler in [Scheduler::KERNELS_OWN]
-        .into_iter()
-        .chain(POLICIES.iter().map(|p| p.name))
-    {
-        let outcome = measured(scheduler, &["pingpong", "500"])?;
-        let voluntary = number(&outcome, "switches.voluntary")?;
-        // One for each of two threads a turn, and a few to start and to end.
-        ensure(
-            (2.0 * TURNS - 4.0..2.0 * TURNS + 60.0).contains(&voluntary),
-            || format!("{scheduler}: {voluntary} voluntary switches"),
-        )?;
-        let total = number(&outcome, "switches.total")?;
-        ensure(total >= voluntary - 2.0, || {
-            format!("{scheduler}: {total} starts, {voluntary} stops")
-        })?;
-        let latencies: u64 = outcome.wakeup_latency.iter().map(|(_, _, n)| n).sum();
-        ensure((latencies as f64) > 1.9 * TURNS, || {
-            format!("{scheduler}: {latencies} wakeups timed")
-        })?;
-        let (p50, max) = (
-            number(&outcome, "wakeup.latency_ns_p50")?,
-            number(&outcome, "wakeup.latency_ns_max")?,
-        );
-        ensure(0.0 < p50 && p50 <= max, || format!("p50 {p50} max {max}"))?;
-        let idle = number(&outcome, "cpu.idle_pct")?;
-        ensure((0.0..=100.0).contains(&idle), || format!("idle {idle} %"))?;
-        let makespan = number(&outcome, "makespan_ns")?;
-        ensure(makespan > 1e6, || format!("makespan {makespan} ns"))?;
-        told.push(format!(
-            "{scheduler}: {voluntary} voluntary, p50 {:.0} µs, idle {idle:.0} %, {:.0} ms",
-            p50 / 1e3,
-            makespan / 1e6
-        ));
-    }
-    Ok(told.join("; "))
+    pingpong_is_counted(&measured(Scheduler::KERNELS_OWN, PINGPONG)?)
+}
+
+const TURNS: f64 = 500.0;
+const PINGPONG: &[&str] = &["pingpong", "500"];
+
+/// Checks the measures of [`PINGPONG`] against the number of its turns.
+fn pingpong_is_counted(outcome: &Outcome) -> Result<String, String> {
+    let voluntary = number(outcome, "switches.voluntary")?;
+    // One for each of two threads a turn, and a few to start and to end.
+    ensure(
+        (2.0 * TURNS - 4.0..2.0 * TURNS + 60.0).contains(&voluntary),
+        || format!("{voluntary} voluntary switches"),
+    )?;
+    let total = number(outcome, "switches.total")?;
+    ensure(total >= voluntary - 2.0, || {
+        format!("{total} starts, {voluntary} stops")
+    })?;
+    let latencies: u64 = outcome.wakeup_latency.iter().map(|(_, _, n)| n).sum();
+    ensure((latencies as f64) > 1.9 * TURNS, || {
+        format!("{latencies} wakeups timed")
+    })?;
+    let (p50, max) = (
+        number(outcome, "wakeup.latency_ns_p50")?,
+        number(outcome, "wakeup.latency_ns_max")?,
+    );
+    ensure(0.0 < p50 && p50 <= max, || format!("p50 {p50} max {max}"))?;
+    let idle = number(outcome, "cpu.idle_pct")?;
+    ensure((0.0..=100.0).contains(&idle), || format!("idle {idle} %"))?;
+    let makespan = number(outcome, "makespan_ns")?;
+    ensure(makespan > 1e6, || format!("makespan {makespan} ns"))?;
+    Ok(format!(
+        "{voluntary} voluntary, p50 {:.0} µs, idle {idle:.0} %, {:.0} ms",
+        p50 / 1e3,
+        makespan / 1e6
+    ))
 }
 
 fn yields_are_told_from_preemptions(_: &Inside<'_>) -> Result<String, String> {
