@@ -1,6 +1,9 @@
 //! A policy as a native build and as an object for BPF decides alike, to the byte, where instructions and accesses of
 //! memory cost nothing: natively only functions of the kernel, probes and loops cost time.
 
+#[path = "objects/profile.rs"]
+mod profile;
+
 use std::path::{Path, PathBuf};
 
 use schedlab_kernel::bpf_policy::POLICIES;
@@ -24,35 +27,11 @@ const MACHINES: [&str; 4] = ["laptop", "netfinity-8500r", "numa-8x64x2", "server
 /// A profile on which neither an instruction nor an access of memory takes time: an object pays for each, and native code for what
 /// it has probes for.
 fn machine(name: &str) -> PathBuf {
-    const PRICES: [&str; 7] = [
-        "hit_ps",
-        "llc_hit_ps",
-        "miss_ps",
-        "transfer_llc_ps",
-        "transfer_node_ps",
-        "transfer_remote_ps",
-        "bus_ps",
-    ];
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let text = std::fs::read_to_string(root.join(format!("machines/{name}.toml"))).unwrap();
-    // Objects that calls share are in the caches beside what the policy touches, which differs.
-    let text = text.split("\n[shared.").next().unwrap();
-    let mut changed = 0;
-    let lines = text.lines().map(|line| {
-        let key = line.split(' ').next().unwrap();
-        let value = match key {
-            "clock_mhz" => 4_000_000_000_u64,
-            price if PRICES.contains(&price) => 0,
-            _ => return line.to_owned(),
-        };
-        changed += 1;
-        format!("{key} = {{ value = {value}, source = \"guess: a test\" }}")
-    });
-    let text = lines.collect::<Vec<_>>().join("\n");
-    assert_eq!(changed, 1 + PRICES.len(), "{name} has all of these");
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("timeless-{name}.toml"));
-    std::fs::write(&path, text).unwrap();
-    path
+    profile::with(
+        name,
+        "timeless",
+        &[profile::NO_INSTRUCTIONS, profile::NO_MEMORY].concat(),
+    )
 }
 
 fn result(spec: &SimSpec) -> serde_json::Value {

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         names()
             .into_iter()
             .map(move |name| check_of(version, &name))
-            .map(|name| match Some(version) == kernel::pinned().next() {
+            .map(move |name| match Some(version) == kernel::pinned().next() {
                 true => Check::short(name),
                 false => Check::long(name),
             })

@@ -2,8 +2,8 @@
 //!
 //! There, [`judge_each`] runs them and prints three kinds of lines: `begin NAME`, `ok NAME …` and `FAILED NAME …`. Here,
 //! [`Verdicts::hear`] reads these lines, and each check is a test of libtest-mimic that waits for its verdict. So a check
-//! is listed, chosen and counted like any other test. A long check is one that is ignored unless asked for
-//! (`--include-ignored`), as `make test-all` does.
+//! is listed, chosen and counted like any other test. A long check is ignored unless `--include-ignored`
+//! is given; `make test-all` gives it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;

@@ -46,16 +46,17 @@ struct Inside<'a> {
 const UNREG_BPF: i32 = 65;
 const ERROR_BPF: i32 = 1025;
 
-type Check = fn(&Inside<'_>) -> Result<String, String>;
+type Judge = fn(&Inside<'_>) -> Result<String, String>;
 
-/// The built-in policies that `make test` loads; `make test-all` loads each of them.
+/// The built-in policies under which `make test` runs programs; `make test-all` does so under each of them.
 const POLICIES_EACH_TIME: [&str; 2] = ["dss", "vtime"];
 
-/// How the name of the check ends that a policy schedules.
+/// The end of the name of each check that runs programs under a built-in policy.
 const SCHEDULES: &str = "_schedules";
 
-/// All but those of the built-in policies.
-const CHECKS: &[(&str, Check)] = &[
+/// The other checks.
+const CHECKS: &[(&str, Judge)] = &[
+    ("every_policy_loads", every_policy_loads),
     (
         "points_of_the_feature_tree_schedule",
         points_of_the_feature_tree_schedule,
@@ -141,6 +142,8 @@ const LONG: &[&str] = &[
 pub fn checks() -> impl Iterator<Item = checks::Check> {
     let is_check = |name: &&str| CHECKS.iter().any(|(check, _)| check == name);
     assert!(LONG.iter().all(|name| is_check(name)), "of {LONG:?}");
+    let is_policy = |name: &&str| POLICIES.iter().any(|policy| policy.name == *name);
+    assert!(POLICIES_EACH_TIME.iter().all(|name| is_policy(name)));
     let policies = POLICIES.iter().map(|policy| {
         let name = format!("{}{SCHEDULES}", policy.name);
         match POLICIES_EACH_TIME.contains(&policy.name) {
@@ -255,6 +258,24 @@ fn number(outcome: &Outcome, name: &str) -> Result<f64, String> {
         .measures
         .number(name)
         .ok_or_else(|| format!("{name} is absent"))
+}
+
+/// Loads each built-in policy, which the verifier lets pass and which runs, and unloads it.
+fn every_policy_loads(_: &Inside<'_>) -> Result<String, String> {
+    for policy in POLICIES {
+        let said = |what: String| format!("{}: {what}", policy.name);
+        let object = text(bpf_policy::resolve(policy.name))?;
+        let loaded = text(Loaded::load(&object, &[])).map_err(said)?;
+        ensure(loaded.is_running(), || {
+            said(format!("ejected: {:?}", loaded.exit()))
+        })?;
+        let exit = text(loaded.unload()).map_err(said)?;
+        ensure(exit.is_normal(), || said(format!("ended by {exit:?}")))?;
+    }
+    ensure(!POLICIES.is_empty(), || {
+        "no policies are built in".to_owned()
+    })?;
+    Ok(format!("{} policies", POLICIES.len()))
 }
 
 /// Runs programs under a built-in policy, which keeps running, ends as asked, and whose switches are counted.
