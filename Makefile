@@ -10,7 +10,7 @@ help:
 	@echo "make bench  switches per second and peak memory of the simulator"
 	@echo "make soak   every scheduler under real programs in virtual machines, a minute each"
 	@echo "make vm-cost  cost of schedulers in a virtual machine that counts instructions"
-	@echo "make bench-decisions  the cost of each scheduler's choices (docs/decision-cost.md)"
+	@echo "make bench-decisions  the cost of each scheduler's choices (docs/decision-cost.md, docs/object-cost.md)"
 
 demo:
 	@tools/setup demo
@@ -47,6 +47,7 @@ vm-cost:
 
 bench-decisions:
 	@cargo bench --locked --quiet -p schedlab-sim --bench decisions
+	@cargo bench --locked --quiet -p schedlab-kernel --bench objects
 
 clean:
 	cargo clean

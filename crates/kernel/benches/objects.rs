@@ -1,8 +1,7 @@
 //! Compares built-in policies as native builds and as objects for BPF, which the same simulator runs. Writes
 //! docs/object-cost.md.
 //!
-//! `cargo bench -p schedlab-kernel --bench objects`, a part of `make bench-decisions`; `-- --prices` renews what is simulated, the same
-//! on every machine, and prints it.
+//! `cargo bench -p schedlab-kernel --bench objects`, a part of `make bench-decisions`; `-- --print` prints the tables and writes nothing.
 
 #[path = "../tests/objects/profile.rs"]
 mod profile;
@@ -33,12 +32,16 @@ fn main() {
             (policy.name, Scheduler::plain(policy.name), object)
         })
         .collect();
-    println!("{}", prices(&objects));
-    if std::env::args().any(|argument| argument == "--prices") {
+    let page = include_str!("objects/page.md.in")
+        .replace("PRICES\n", &prices(&objects))
+        .replace("TRANSLATIONS\n", &translations(&objects))
+        .replace("HOST\n", &host(&objects));
+    if std::env::args().any(|argument| argument == "--print") {
+        println!("{page}");
         return;
     }
-    println!("{}", translations(&objects));
-    println!("{}", host(&objects));
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    std::fs::write(docs.join("object-cost.md"), page).expect("docs/ can be written");
 }
 
 /// The simulated time of schedule(), natively and as an object, and what makes the difference.

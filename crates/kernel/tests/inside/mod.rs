@@ -136,6 +136,8 @@ const LONG: &[&str] = &[
     "points_of_the_feature_tree_schedule",
     "structures_are_like_their_models",
     "a_scheduler_that_its_loader_lost_is_no_done_run",
+    "policy_counters_rise",
+    "nothing_waits_for_a_real_time_hog",
 ];
 
 /// Returns the checks in their order.
