@@ -1,7 +1,7 @@
-//! Compares built-in policies as native builds and as objects for BPF, which the same simulator runs. Writes
-//! docs/object-cost.md.
+//! Compares built-in policies as native builds and as objects for BPF, which the same simulator runs.
 //!
-//! `cargo bench -p schedlab-kernel --bench objects`, a part of `make bench-decisions`; `-- --print` prints the tables and writes nothing.
+//! `cargo bench -p schedlab-kernel --bench objects`, a part of `make bench-decisions`, prints the host's times, and writes the simulated
+//! ones, which are the same on every machine, into docs/object-cost.md. `-- --prices` only writes.
 
 #[path = "../tests/objects/profile.rs"]
 mod profile;
@@ -32,16 +32,14 @@ fn main() {
             (policy.name, Scheduler::plain(policy.name), object)
         })
         .collect();
-    let page = include_str!("objects/page.md.in")
-        .replace("PRICES\n", &prices(&objects))
-        .replace("TRANSLATIONS\n", &translations(&objects))
-        .replace("HOST\n", &host(&objects));
-    if std::env::args().any(|argument| argument == "--print") {
-        println!("{page}");
-        return;
-    }
+    let page = include_str!("objects/page.md.in").replace("PRICES\n", &prices(&objects));
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     std::fs::write(docs.join("object-cost.md"), page).expect("docs/ can be written");
+    if std::env::args().any(|argument| argument == "--prices") {
+        return;
+    }
+    println!("{}", translations(&objects));
+    println!("{}", host(&objects));
 }
 
 /// The simulated time of schedule(), natively and as an object, and what makes the difference.
