@@ -32,8 +32,10 @@ fn main() {
             (policy.name, Scheduler::plain(policy.name), object)
         })
         .collect();
-    let page = include_str!("objects/page.md.in").replace("PRICES\n", &prices(&objects));
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = include_str!("objects/page.md.in")
+        .replace("PRICES\n", &prices(&objects))
+        .replace("CANDIDATE\n", &candidate(&objects, &docs));
     std::fs::write(docs.join("object-cost.md"), page).expect("docs/ can be written");
     if std::env::args().any(|argument| argument == "--prices") {
         return;
@@ -66,6 +68,42 @@ fn prices(objects: &[(&str, Scheduler, Scheduler)]) -> String {
         }
     }
     table
+}
+
+/// The price of a further candidate under `dss`, which looks at all of them: simulated, and measured natively (docs/decision-cost.md).
+fn candidate(objects: &[(&str, Scheduler, Scheduler)], docs: &Path) -> String {
+    let plain = profile::with(MACHINE, "plain", &[]);
+    let dss = objects.iter().find(|(name, ..)| *name == "dss");
+    let (_, native, object) = dss.expect("it is built in");
+    let [few, many] = WAITING;
+    let each = |few_ns: f64, many_ns: f64| (many_ns - few_ns) / f64::from(many - few);
+    let simulated = |scheduler| {
+        each(
+            choice(scheduler, &plain, few),
+            choice(scheduler, &plain, many),
+        )
+    };
+    let costs =
+        std::fs::read_to_string(docs.join("decision-cost/costs.csv")).expect("a page's data");
+    let measured = |tasks: u32| -> f64 {
+        let row = costs
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("dss,{tasks},")));
+        let ns = row
+            .and_then(|row| row.split(',').next())
+            .expect("a row of dss");
+        ns.parse().expect("nanoseconds")
+    };
+    let (native, object) = (simulated(native), simulated(object));
+    let measured = each(measured(few), measured(many));
+    assert!(
+        measured < native && native < object,
+        "the page says that this is the order"
+    );
+    format!(
+        "Under `dss` a further candidate costs {native:.1} ns natively and {object:.1} ns as an object. On the AMD EPYC of [The cost of a choice](decision-cost.md)\n\
+         it took {measured:.1} ns.\n"
+    )
 }
 
 /// The mean simulated time of schedule() in ns, where a task blocks and `waiting` others are runnable. The result is the difference of two
