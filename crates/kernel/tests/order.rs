@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         };
     }
     let is_policy = |name: &&str| POLICIES.iter().any(|(policy, _)| policy == name);
-    assert!(EACH_TIME.iter().all(|name| is_policy(name)));
+    assert!(EACH_TIME.iter().all(is_policy));
     let all = POLICIES.iter().flat_map(|(policy, _)| {
         let cases = SIZES
             .iter()

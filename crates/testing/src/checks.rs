@@ -337,7 +337,9 @@ mod tests {
             "the kernel complains".to_owned()
         ))));
         assert!(!all(|| panic!("of a place")));
-        assert!(with("", |_, _| Ended::Missing("no QEMU".to_owned())));
+        assert!(with("", |_, _| Ended::Missing(
+            "(a unit test of this list)".to_owned()
+        )));
     }
 
     #[test]

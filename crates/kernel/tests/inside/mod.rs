@@ -143,9 +143,9 @@ const LONG: &[&str] = &[
 /// Returns the checks in their order.
 pub fn checks() -> impl Iterator<Item = checks::Check> {
     let is_check = |name: &&str| CHECKS.iter().any(|(check, _)| check == name);
-    assert!(LONG.iter().all(|name| is_check(name)), "of {LONG:?}");
+    assert!(LONG.iter().all(is_check), "of {LONG:?}");
     let is_policy = |name: &&str| POLICIES.iter().any(|policy| policy.name == *name);
-    assert!(POLICIES_EACH_TIME.iter().all(|name| is_policy(name)));
+    assert!(POLICIES_EACH_TIME.iter().all(is_policy));
     let policies = POLICIES.iter().map(|policy| {
         let name = format!("{}{SCHEDULES}", policy.name);
         match POLICIES_EACH_TIME.contains(&policy.name) {

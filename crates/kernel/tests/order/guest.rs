@@ -233,7 +233,7 @@ fn yielder(number: u32, yields: u32, shared: &Shared) {
     }
     for turn in 0..yields {
         // Unequal turns, so that an order by running time is not the order of arrival.
-        // Counted by hand: an iterator's code may be that of a crate that is not optimized, and time is counted in
+        // Counted by hand: an iterator may be the copy of another crate, without optimization, and time is counted in
         // instructions here.
         let mut left = (number * 7 + turn * 5) % 11 * 500;
         while left > 0 {
