@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::rc::Rc;
 
+use schedlab_bpf::seen::Seen;
 use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{Env, OpCall, OpKind, OpSet, OpsInfo, PolicyLock, TimerId};
 use schedlab_fiber::trap::Foreign;
@@ -67,6 +68,8 @@ pub struct Cpu {
     pub steps: u32,
     /// Instructions of the op that runs which were charged; of objects only.
     pub instructions: u64,
+    /// The lines that the op which runs has accessed; of objects only.
+    pub lines: Box<Seen>,
     /// The first two arguments of the op that runs; of objects only. After an op that was nested in it they are that one's.
     pub arguments: [u64; 2],
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
@@ -372,6 +375,7 @@ impl Cpu {
         if !nested {
             self.steps = 0;
             self.instructions = 0;
+            self.lines.forget();
             self.idle_masks.clear();
         }
     }
@@ -381,6 +385,7 @@ impl Cpu {
             id,
             steps: 0,
             instructions: 0,
+            lines: Box::default(),
             arguments: [0; 2],
             prefetch: None,
             lock_asked_at: 0,
@@ -416,9 +421,12 @@ mod tests {
     fn a_nested_op_goes_on_with_the_steps_of_the_outer_one() {
         let mut cpu = Cpu::new(0, &Memory::new(64).unwrap());
         (cpu.steps, cpu.prefetch) = (5, Some(Instant::from_ns(1)));
+        cpu.lines.note_line(7);
         cpu.begin(true);
         assert_eq!((cpu.steps, cpu.prefetch), (5, None));
+        assert!(cpu.lines.has_line(7));
         cpu.begin(false);
         assert_eq!(cpu.steps, 0);
+        assert!(!cpu.lines.has_line(7));
     }
 }

@@ -47,6 +47,18 @@ impl Seen {
         *place = key | u64::from(writes || was_written);
     }
 
+    /// Notes an access of a line of a cache by its number. One value holds either lines or pieces.
+    #[inline]
+    pub fn note_line(&mut self, line: u32) {
+        self.note(u64::from(line) << PIECE_BITS, false);
+    }
+
+    /// Returns whether an access of a line was noted.
+    #[inline]
+    pub fn has_line(&self, line: u32) -> bool {
+        self.has(u64::from(line) << PIECE_BITS, false)
+    }
+
     /// Returns whether an access was noted that stands for this one.
     pub fn has(&self, address: u64, writes: bool) -> bool {
         let noted = self.pieces[(address >> PIECE_BITS) as usize % PIECES];
@@ -95,6 +107,17 @@ mod tests {
         assert!(!seen.has(at, false) && seen.has(at + 4096, false));
         seen.forget();
         assert!(!seen.has(at + 4096, false));
+    }
+
+    #[test]
+    fn lines_whose_numbers_differ_by_256_share_a_place() {
+        let mut seen = Seen::default();
+        seen.note_line(7);
+        assert!(seen.has_line(7) && !seen.has_line(8) && !seen.has_line(263));
+        seen.note_line(8);
+        assert!(seen.has_line(7));
+        seen.note_line(263);
+        assert!(seen.has_line(263) && !seen.has_line(7));
     }
 
     #[test]

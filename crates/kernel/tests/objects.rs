@@ -107,3 +107,18 @@ fn every_policy_runs_as_an_object_and_again_with_the_same_bytes() {
         assert!(result(&spec) == result(&spec), "{name}: two runs differ");
     }
 }
+
+/// The page's numbers are renewed by the bench; its words must be the template's meanwhile.
+#[test]
+fn the_page_of_prices_has_the_words_of_its_template() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/object-cost.md")).unwrap();
+    let template = include_str!("../benches/objects/page.md.in");
+    for paragraph in template.split("\n\n").filter(|one| *one != "PRICES") {
+        let fixed = paragraph.trim_start_matches("CANDIDATE\n");
+        assert!(
+            page.contains(fixed.trim_end()),
+            "{fixed}: run make bench-decisions"
+        );
+    }
+}

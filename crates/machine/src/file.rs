@@ -31,6 +31,9 @@ const UNSOURCED: [&str; 4] = ["name", "summary", "calibrated_on", "tuning_candid
 /// No cost and no count of a profile may exceed this, so that sums of them cannot overflow.
 const VALUE_MAX: u64 = 1_000_000_000_000;
 
+/// An instruction takes no longer, so that no clock overflows in an op.
+const INSTRUCTION_PS_MAX: u64 = 1_000_000_000;
+
 /// Refilling a KiB takes no longer than this many nanoseconds: it is multiplied by whole caches.
 const REFILL_MAX: u64 = 1_000_000;
 
@@ -424,6 +427,12 @@ fn complaints(machine: &Machine) -> Vec<(&'static str, String)> {
     let layout = &machine.task_layout;
     let interference = &machine.interference;
     rule(machine.clock_mhz > 0, "clock_mhz", "must be above 0");
+    let instruction_ps = machine.policy.instruction_ps;
+    rule(
+        instruction_ps.is_none_or(|ps| ps <= INSTRUCTION_PS_MAX),
+        "policy.instruction_ps",
+        "must be at most 1000000000",
+    );
     rule(
         (1..=10_000).contains(&machine.hz),
         "hz",

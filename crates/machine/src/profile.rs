@@ -213,6 +213,10 @@ pub struct Policy {
     pub loop_ps: u64,
     /// Recalculating one task's counter, without the memory accesses.
     pub recalculate_ps: u64,
+    /// Executing one instruction of an object for BPF, without lines that are not in the nearest cache; none: a cycle
+    /// of the base clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instruction_ps: Option<u64>,
 }
 
 /// How co-running and moving slow an application down.
@@ -320,6 +324,12 @@ impl Machine {
         let objects = self.shared.values();
         let used = objects.filter(|object| object.paths.contains(&path));
         used.map(|object| object.alone_ps(hit_ps, atomic_ps)).sum()
+    }
+
+    /// Returns the time, in ps, that one instruction of an object takes.
+    pub fn instruction_ps(&self) -> u64 {
+        let cycle_ps = 1_000_000 / u64::from(self.clock_mhz.max(1));
+        self.policy.instruction_ps.unwrap_or(cycle_ps)
     }
 
     /// Where each number of the profile is from, in the order of the file.

@@ -55,13 +55,12 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(data: *mut u8, arena: u64, clock_mhz: u32) -> Run {
+    pub fn new(data: *mut u8, arena: u64, instruction_ps: u64) -> Run {
         Run {
             data,
             arena,
             executed: 0,
-            // Model: an instruction takes one cycle.
-            instruction_ps: 1_000_000 / u64::from(clock_mhz.max(1)),
+            instruction_ps,
             seen: Seen::default(),
             free_words: Vec::new(),
         }

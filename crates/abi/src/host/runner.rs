@@ -76,7 +76,7 @@ impl Runner {
                 None => functions::PLAIN,
             },
             env: std::ptr::null(),
-            bpf: bpf::Run::new(std::ptr::null_mut(), 0, machine.clock_mhz),
+            bpf: bpf::Run::new(std::ptr::null_mut(), 0, machine.instruction_ps()),
             looked_at: Cell::new(false),
             current: std::ptr::null_mut(),
             cpus: (0..nr_cpus)

@@ -437,6 +437,24 @@ impl CacheModel {
         address.wrapping_shr(self.line_shift) as u32
     }
 
+    /// Returns the numbers of the lines that hold `bytes` bytes from `address`.
+    #[inline]
+    pub fn lines_of(&self, address: u64, bytes: u32) -> RangeInclusive<u32> {
+        self.line_of(address)..=self.line_of(address + u64::from(bytes.max(1)) - 1)
+    }
+
+    /// Acts as [`CacheModel::touch`] for a line by its number.
+    #[inline]
+    pub fn touch_number(&mut self, cpu: CpuId, now: Instant, line: u32, write: bool) -> u64 {
+        self.touch(cpu, now, u64::from(line) << self.line_shift, write)
+    }
+
+    /// Returns the time of a hit.
+    #[inline]
+    pub fn hit_ps(&self) -> u64 {
+        self.prices.hit_ps
+    }
+
     /// `cpu` accesses every line of `bytes` bytes from `address`, one after another.
     #[inline]
     pub fn touch_range(
@@ -447,12 +465,11 @@ impl CacheModel {
         bytes: u32,
         write: bool,
     ) -> u64 {
-        let first = self.line_of(address);
-        let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
-        if first == last {
+        let lines = self.lines_of(address, bytes);
+        if lines.start() == lines.end() {
             return self.touch(cpu, now, address, write);
         }
-        self.touch_lines(cpu, now, first..=last, write)
+        self.touch_lines(cpu, now, lines, write)
     }
 
     #[inline(never)]
@@ -466,7 +483,7 @@ impl CacheModel {
         let mut total_ps = 0;
         for line in lines {
             let now = Instant::from_ns(now.ns() + total_ps / 1_000);
-            total_ps += self.touch(cpu, now, u64::from(line) << self.line_shift, write);
+            total_ps += self.touch_number(cpu, now, line, write);
         }
         total_ps
     }
