@@ -69,7 +69,7 @@ pub struct Cpu {
     /// Instructions of the op that runs which were charged; of objects only.
     pub instructions: u64,
     /// The lines that the op which runs has accessed; of objects only.
-    pub lines: Box<Seen>,
+    lines: Option<Box<Seen>>,
     /// The first two arguments of the op that runs; of objects only. After an op that was nested in it they are that one's.
     pub arguments: [u64; 2],
     /// When the fields of the candidate examined last had arrived, if the next one is then prefetched:
@@ -375,9 +375,16 @@ impl Cpu {
         if !nested {
             self.steps = 0;
             self.instructions = 0;
-            self.lines.forget();
+            if let Some(lines) = &mut self.lines {
+                lines.forget();
+            }
             self.idle_masks.clear();
         }
+    }
+
+    /// The lines that the op which runs has accessed.
+    pub fn lines(&mut self) -> &mut Seen {
+        self.lines.get_or_insert_default()
     }
 
     fn new(id: usize, memory: &Memory) -> Self {
@@ -385,7 +392,7 @@ impl Cpu {
             id,
             steps: 0,
             instructions: 0,
-            lines: Box::default(),
+            lines: None,
             arguments: [0; 2],
             prefetch: None,
             lock_asked_at: 0,
@@ -421,12 +428,12 @@ mod tests {
     fn a_nested_op_goes_on_with_the_steps_of_the_outer_one() {
         let mut cpu = Cpu::new(0, &Memory::new(64).unwrap());
         (cpu.steps, cpu.prefetch) = (5, Some(Instant::from_ns(1)));
-        cpu.lines.note_line(7);
+        cpu.lines().note_line(7);
         cpu.begin(true);
         assert_eq!((cpu.steps, cpu.prefetch), (5, None));
-        assert!(cpu.lines.has_line(7));
+        assert!(cpu.lines().has_line(7));
         cpu.begin(false);
         assert_eq!(cpu.steps, 0);
-        assert!(!cpu.lines.has_line(7));
+        assert!(!cpu.lines().has_line(7));
     }
 }

@@ -156,12 +156,15 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
 
 /// An access by an instruction of an object. Of the kernel's structures those of tasks are modelled.
 pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes: bool) {
-    let address = context.with(|host| host.modelled(place).or_else(|| host.modelled_task(place)));
+    // A place outside of the model is noted, too, so that it is not looked for again.
+    let address = context.with(|host| {
+        host.bpf.seen.note(place as u64, writes);
+        host.modelled_task(place).or_else(|| host.modelled(place))
+    });
     if let Some(address) = address {
         for line in context.env(|env| env.shared.cache.borrow().lines_of(address, bytes)) {
             access_line(context, line, writes);
         }
-        context.with(|host| host.bpf.seen.note(place as u64, writes));
     }
 }
 
@@ -170,13 +173,17 @@ pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes:
 /// Model: the nearest cache, which is not modelled, keeps the lines of an op. So the first access of a line in an op costs
 /// what the cache model says, and a later one only what a miss adds to a hit: the time of the load is the instruction's.
 fn access_line(context: Context, line: u32, writes: bool) {
-    let is_near = context.with(|host| host.current().lines.has_line(line));
+    let is_near = context.with(|host| {
+        let lines = host.current().lines();
+        let is_near = lines.has_line(line);
+        lines.note_line(line);
+        is_near
+    });
     context.env(|env| {
         let mut cache = env.shared.cache.borrow_mut();
         let cost_ps = cache.touch_number(env.cpu.id, env.cpu.now(), line, writes);
         env.cpu.charge_ps(paid_ps(cost_ps, cache.hit_ps(), is_near));
     });
-    context.with(|host| host.current().lines.note_line(line));
 }
 
 /// The part of an access's cost that its instruction does not contain.

@@ -190,11 +190,14 @@ impl Tasks {
 
     /// The task in whose shadow a place lies, and how far behind its beginning.
     pub fn at(&self, place: usize) -> Option<(TaskId, u64)> {
-        // Memory that `memory` hands out lies behind all earlier memory.
-        let behind = self.all.partition_point(|shadow| *shadow as usize <= place);
-        let index = behind.checked_sub(1)?;
-        let offset = place - self.all[index] as usize;
         let bytes = self.extension.map_or(size_of::<Task>(), |it| it.bytes());
+        let (first, last) = (*self.all.first()? as usize, *self.all.last()? as usize);
+        if !(first..last + bytes).contains(&place) {
+            return None;
+        }
+        // Memory that `memory` hands out lies behind all earlier memory.
+        let index = self.all.partition_point(|shadow| *shadow as usize <= place) - 1;
+        let offset = place - self.all[index] as usize;
         (offset < bytes).then_some((TaskId(index as u32), offset as u64))
     }
 
