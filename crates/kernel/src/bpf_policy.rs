@@ -1,15 +1,14 @@
 //! Policies as BPF objects: those built in, and those compiled from a path at run time.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use schedlab_trace::Scheduler;
 
 use crate::cache;
 use crate::clang;
+use crate::compiled;
 use crate::error::{At, Doing, Error, Result};
 
 /// A policy that was compiled with the program.
@@ -69,14 +68,17 @@ pub fn resolve(name_or_path: &str) -> Result<BpfObject> {
 /// Compiles the C file at a path the first time that it is asked for: one that is edited meanwhile changes none of a
 /// command's runs.
 fn compiled_once(path: &Path) -> Result<BpfObject> {
-    static COMPILED: Mutex<BTreeMap<PathBuf, BpfObject>> = Mutex::new(BTreeMap::new());
-    let mut all = COMPILED.lock().expect("compiling does not panic");
-    if let Some(known) = all.get(path) {
-        return Ok(known.clone());
-    }
-    let object = compile(path)?;
-    all.insert(path.to_owned(), object.clone());
-    Ok(object)
+    let bytes = compiled::once(path, || Ok(compile(path)?.bytes))?;
+    Ok(BpfObject {
+        name: name_of(path),
+        bytes,
+    })
+}
+
+/// Returns the name of the policy in a C file.
+fn name_of(path: &Path) -> String {
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    file.trim_end_matches(".bpf.c").to_owned()
 }
 
 /// Compiles a policy's C file for BPF.
@@ -84,10 +86,6 @@ fn compiled_once(path: &Path) -> Result<BpfObject> {
 /// # Errors
 /// No such file, no clang, or what the compiler says.
 pub fn compile(path: &Path) -> Result<BpfObject> {
-    let file = path
-        .file_name()
-        .map(|n| n.to_string_lossy().into_owned())
-        .unwrap_or_default();
     fs::metadata(path).at(path)?;
     if path.extension().is_none_or(|ending| ending != "c") {
         return Err(Error::Compile {
@@ -122,7 +120,7 @@ pub fn compile(path: &Path) -> Result<BpfObject> {
     drop(linker);
     let bytes = fs::read(&linked).at(&linked)?;
     Ok(BpfObject {
-        name: file.trim_end_matches(".bpf.c").to_owned(),
+        name: name_of(path),
         bytes,
     })
 }

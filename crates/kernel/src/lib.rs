@@ -10,10 +10,12 @@ pub mod cache;
 #[path = "../../policies/src/clang.rs"]
 pub mod clang;
 pub mod comparison;
+mod compiled;
 pub mod doctor;
 pub mod error;
 pub mod exit;
 mod group;
+mod inside;
 pub mod kernel_log;
 pub mod load;
 pub mod loader;

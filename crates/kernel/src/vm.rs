@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use schedlab_report::RunResult;
 
 use crate::error::Result;
+use crate::inside;
 pub use acceleration::{
     Acceleration, file as acceleration_file, remembered as remembered_acceleration,
 };
@@ -89,7 +90,7 @@ impl Vm {
 
 /// Returns whether this program runs inside one of our virtual machines.
 pub fn inside() -> bool {
-    std::env::var_os(guest::INSIDE).is_some()
+    inside::share().is_some()
 }
 
 /// Where this program runs, as results name it.

@@ -13,8 +13,10 @@ use super::guest;
 use super::image::KernelImage;
 use super::silence::{Silence, Verdict};
 use super::tools::{self, Notes, Tools};
+use crate::compiled;
 use crate::error::{At as _, Error, Result};
 use crate::group::Group;
+use crate::inside;
 
 /// Chooses another kernel than the default one, for tests.
 const KERNEL: &str = "SCHEDLAB_VM_KERNEL";
@@ -129,6 +131,7 @@ impl Vm {
         // Where time depends on instructions, idle time passes at once: a beat would come all the time.
         let beats = !self.repeatable;
         guest::write_scripts(&share, kernel, tools, &writable, command, beats, emulated)?;
+        compiled::hand_over(&share)?;
         let console = dir.path().join("console");
         let console_file = File::create(&console).at(&console)?;
 
@@ -305,13 +308,13 @@ const DOING: &str = "doing";
 /// Notes the current action of this program, for the process that runs the virtual machine around it, if one does:
 /// the note is reported if the machine goes silent.
 pub fn doing(what: &str) {
-    let Some(share) = std::env::var_os(guest::INSIDE) else {
+    let Some(share) = inside::share() else {
         return;
     };
     let file = File::options()
         .create(true)
         .append(true)
-        .open(Path::new(&share).join(DOING));
+        .open(share.join(DOING));
     if let Ok(mut file) = file {
         // A program that cannot note it goes on.
         let _ = writeln!(file, "{what}");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::image::KernelImage;
 use super::tools::Tools;
 use crate::error::{At as _, Result};
+use crate::inside::INSIDE;
 use crate::kernel_log;
 
 /// Environment that a command in the guest inherits. The rest of the host's has no meaning there.
@@ -27,8 +28,6 @@ const INHERITED: &[&str] = &[
 /// Also inherited: everything that begins like this.
 const INHERITED_PREFIXES: &[&str] = &["LC_", "RUST_", "SCHEDLAB_", "CARGO_"];
 
-/// Set in every guest: the directory that it shares with its caller.
-pub const INSIDE: &str = "SCHEDLAB_IN_VM";
 /// Set in guests whose CPUs are emulated in software.
 pub const EMULATED: &str = "SCHEDLAB_VM_EMULATED";
 
