@@ -204,16 +204,16 @@ impl Drop for Group {
     }
 }
 
+/// Lets one test at a time have groups: an orphan is of whatever group is stopped next.
+#[cfg(test)]
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// One group at a time: an orphan is of whatever group is stopped next.
-    static ALONE: Mutex<()> = Mutex::new(());
-
-    fn alone() -> MutexGuard<'static, ()> {
-        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 
     fn is_running(pid: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -410,6 +410,7 @@ mod tests {
 
     #[test]
     fn a_program_says_its_version_or_does_not() {
+        let _alone = crate::group::alone();
         assert!(version("no-such-program-here").is_none());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("loader");
