@@ -26,6 +26,7 @@ use crate::fields::Fields;
 use crate::graph::Graph;
 use crate::host_table::Table;
 use crate::image::Image;
+use crate::known::Known;
 use crate::layout::{CpuMask, Ops, RunQueue, Task};
 use crate::maps::Maps;
 use crate::masks::MaskPool;
@@ -39,27 +40,6 @@ const LOG_LINES_MAX: usize = 1_000;
 
 /// `SCX_EXIT_DUMP_DFL_LEN`.
 const DUMP_BYTES: usize = 32_768;
-
-/// Places whose modelled address was wanted lately, with it. Nothing that is modelled moves.
-struct Places([(Option<usize>, u64); Places::KEPT]);
-
-impl Places {
-    const KEPT: usize = 64;
-
-    fn new() -> Places {
-        Places([(None, 0); Places::KEPT])
-    }
-
-    #[inline]
-    fn get(&self, place: usize) -> Option<u64> {
-        let (kept, address) = self.0[place / 8 % Places::KEPT];
-        (kept == Some(place)).then_some(address)
-    }
-
-    fn keep(&mut self, place: usize, address: u64) {
-        self.0[place / 8 % Places::KEPT] = (Some(place), address);
-    }
-}
 
 /// One virtual CPU.
 pub struct Cpu {
@@ -135,7 +115,7 @@ pub struct Host {
     pub timers: Timers,
     pub graph: Graph,
     pub locks: Vec<Lock>,
-    places: Places,
+    addresses: Known<u64, 64>,
     pub log: VecDeque<String>,
     /// The debug dump, with what `scx_bpf_dump()` printed.
     pub dump: String,
@@ -191,11 +171,11 @@ impl Host {
     /// Where a place lies for the cache model; `None` for a place that is not modelled (the stack).
     #[inline]
     pub fn modelled(&mut self, place: usize) -> Option<u64> {
-        if let Some(address) = self.places.get(place) {
+        if let Some(address) = self.addresses.get(place) {
             return Some(address);
         }
         let address = self.find_modelled(place)?;
-        self.places.keep(place, address);
+        self.addresses.keep(place, address);
         Some(address)
     }
 
@@ -210,10 +190,16 @@ impl Host {
         self.maps.modelled(place)
     }
 
+    /// Where a place that an object accesses lies for the cache model. Of the kernel's structures those of tasks are modelled.
+    pub fn modelled_of_object(&self, place: usize) -> Option<u64> {
+        self.modelled_task(place)
+            .or_else(|| self.find_modelled(place))
+    }
+
     /// Where a place in a task's structure lies for the cache model.
     ///
     /// Model: the fields that schedulers use are those of the profile (`task_layout.examine_bytes`), and all fields are among them.
-    pub fn modelled_task(&self, place: usize) -> Option<u64> {
+    fn modelled_task(&self, place: usize) -> Option<u64> {
         let (task, offset) = self.tasks.at(place)?;
         let (address, bytes) = self.fields.range(task);
         Some(address + offset % u64::from(bytes.max(8)) / 8 * 8)
@@ -408,21 +394,10 @@ impl Cpu {
         }
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn places_that_share_an_entry_are_told_apart() {
-        let mut places = Places::new();
-        let (one, other) = (0x1000, 0x1000 + 8 * Places::KEPT);
-        assert_eq!(places.get(one), None);
-        places.keep(one, 7);
-        assert_eq!((places.get(one), places.get(other)), (Some(7), None));
-        places.keep(other, 8);
-        assert_eq!((places.get(one), places.get(other)), (None, Some(8)));
-        assert_eq!(places.get(other + 1), None, "in the same word");
-    }
 
     #[test]
     fn a_nested_op_goes_on_with_the_steps_of_the_outer_one() {

@@ -20,6 +20,7 @@ mod host_table;
 mod image;
 pub mod kconfig;
 mod kfuncs;
+mod known;
 mod layout;
 mod map_def;
 mod maps;
@@ -33,6 +34,7 @@ mod ops;
 mod ops_table;
 pub mod options;
 mod placed;
+
 mod primitives;
 mod races;
 mod rehearsal;

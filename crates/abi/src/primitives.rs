@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use schedlab_engine::policy::PolicyLock;
 use schedlab_trace::{LockClass, TaskId};
 
+use crate::bpf::ObjectLine;
 use crate::fields::Place;
 use crate::host::Context;
 use crate::version;
@@ -154,17 +155,38 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
     }
 }
 
-/// An access by an instruction of an object. Of the kernel's structures those of tasks are modelled.
+/// An access by an instruction of an object.
 pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes: bool) {
-    // A place outside of the model is noted, too, so that it is not looked for again.
-    let address = context.with(|host| {
+    let known = context.with(|host| {
+        // A place outside of the model is noted, too, so that it is not looked for again.
         host.bpf.seen.note(place as u64, writes);
-        host.modelled_task(place).or_else(|| host.modelled(place))
+        host.bpf.lines().get(place)
     });
-    if let Some(address) = address {
-        for line in context.env(|env| env.shared.cache.borrow().lines_of(address, bytes)) {
-            access_line(context, line, writes);
+    match known {
+        Some(Some(line)) => access_line(context, line, writes),
+        Some(None) => {}
+        None => access_unknown(context, place, bytes, writes),
+    }
+}
+
+/// The first access of a place.
+#[inline(never)]
+fn access_unknown(context: Context, place: usize, bytes: u32, writes: bool) {
+    let Some(address) = context.with(|host| host.modelled_of_object(place)) else {
+        context.with(|host| host.bpf.lines().keep(place, None));
+        return;
+    };
+    // No instruction accesses more.
+    let word = size_of::<u64>() as u32;
+    let lines_of = |bytes| context.env(|env| env.shared.cache.borrow().lines_of(address, bytes));
+    let is_one_line = lines_of(word).count() == 1;
+    for number in lines_of(bytes) {
+        let line = context.env(|env| env.shared.cache.borrow_mut().line_numbered(number));
+        let line = ObjectLine { number, line };
+        if is_one_line {
+            context.with(|host| host.bpf.lines().keep(place, Some(line)));
         }
+        access_line(context, line, writes);
     }
 }
 
@@ -172,16 +194,12 @@ pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes:
 ///
 /// Model: the nearest cache, which is not modelled, keeps the lines of an op. So the first access of a line in an op costs
 /// what the cache model says, and a later one only what a miss adds to a hit: the time of the load is the instruction's.
-fn access_line(context: Context, line: u32, writes: bool) {
-    let is_near = context.with(|host| {
-        let lines = host.current().lines();
-        let is_near = lines.has_line(line);
-        lines.note_line(line);
-        is_near
-    });
+#[inline(always)]
+fn access_line(context: Context, line: ObjectLine, writes: bool) {
+    let is_near = context.with(|host| host.current().lines().is_noted_now(line.number));
     context.env(|env| {
         let mut cache = env.shared.cache.borrow_mut();
-        let cost_ps = cache.touch_number(env.cpu.id, env.cpu.now(), line, writes);
+        let cost_ps = cache.touch_line(env.cpu.id, || env.cpu.now(), line.line, writes);
         env.cpu.charge_ps(paid_ps(cost_ps, cache.hit_ps(), is_near));
     });
 }

@@ -199,6 +199,8 @@ impl Stage {
             let fiber = fibers.spawn(body).map_err(|error| error.to_string())?;
             fibers.resume(fiber)
         };
+        // These caches are not those of a run.
+        runner.with(|host| host.bpf.forget_lines());
         match (state, before.fault.take()) {
             (State::Done, None) => {}
             (State::Trapped(trap), _) => return Err(runner.describe(&self.cpu, &trap)),

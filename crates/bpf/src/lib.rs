@@ -13,7 +13,7 @@ pub mod interpret;
 pub mod join;
 pub mod link;
 pub mod originals;
-mod own_stack;
+mod private;
 pub mod program;
 pub mod recorded;
 pub mod seen;

@@ -235,6 +235,7 @@ impl Linker<'_> {
         let source = &self.elf.functions[of];
         let mut function = Function {
             name: source.name.clone(),
+            is_program: source.section != ".text",
             insns: source.insns.clone(),
             refs: BTreeMap::new(),
             of_kernel: BTreeSet::new(),

@@ -28,6 +28,8 @@ pub enum Ref {
 pub struct Function {
     /// Its symbol.
     pub name: String,
+    /// The host calls it, with a pointer to its arguments; else another function does.
+    pub is_program: bool,
     pub insns: Vec<Insn>,
     /// The targets of instructions, by index of their first slot.
     pub refs: BTreeMap<usize, Ref>,

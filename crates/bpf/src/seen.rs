@@ -53,6 +53,14 @@ impl Seen {
         self.note(u64::from(line) << PIECE_BITS, false);
     }
 
+    /// Returns whether an access of a line was noted, and notes it.
+    #[inline]
+    pub fn is_noted_now(&mut self, line: u32) -> bool {
+        let was_noted = self.has_line(line);
+        self.note_line(line);
+        was_noted
+    }
+
     /// Returns whether an access of a line was noted.
     #[inline]
     pub fn has_line(&self, line: u32) -> bool {
@@ -114,7 +122,7 @@ mod tests {
         let mut seen = Seen::default();
         seen.note_line(7);
         assert!(seen.has_line(7) && !seen.has_line(8) && !seen.has_line(263));
-        seen.note_line(8);
+        assert!(!seen.is_noted_now(8) && seen.is_noted_now(8));
         assert!(seen.has_line(7));
         seen.note_line(263);
         assert!(seen.has_line(263) && !seen.has_line(7));

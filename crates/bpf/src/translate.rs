@@ -21,7 +21,7 @@ use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId, Linkage, Module as _};
 
 use crate::insn::{self, FRAME, Insn, alu, atomic, class, jump, mode};
-use crate::own_stack::of_own_stack;
+use crate::private;
 use crate::program::{BUDGET, Function, Hooks, HostFn, Layout, NULL_END, Ref, STACK_BYTES, Unit};
 use crate::seen;
 use crate::verify::{Invalid, verify};
@@ -244,8 +244,8 @@ struct Translator<'a> {
     pending: i64,
     run: Value,
     blocks: BTreeMap<usize, Block>,
-    /// Loads and stores of its own stack.
-    own_stack: BTreeSet<usize>,
+    /// Loads and stores of memory that no other CPU can see.
+    private: BTreeSet<usize>,
 }
 
 impl<'a> Translator<'a> {
@@ -289,7 +289,7 @@ impl<'a> Translator<'a> {
             pending: 0,
             run: arguments[0],
             blocks: BTreeMap::new(),
-            own_stack: of_own_stack(&function.insns),
+            private: private::accesses(&function.insns, function.is_program),
         }
     }
 
@@ -472,10 +472,10 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Asks the host about the memory that an instruction is about to access, unless that is the function's own stack or was seen
+    /// Asks the host about the memory that an instruction is about to access, unless no other CPU can see it or it was seen
     /// lately.
     fn access(&mut self, index: usize, base: Value, insn: Insn) {
-        if self.own_stack.contains(&index) {
+        if self.private.contains(&index) {
             return;
         }
         let writes = insn.class() != class::LDX;

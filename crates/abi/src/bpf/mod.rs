@@ -22,6 +22,7 @@ use schedlab_bpf::program::{Hooks, HostFn};
 use schedlab_bpf::seen::Seen;
 use schedlab_bpf::translate::{Code, translate};
 use schedlab_engine::KernelVersion;
+use schedlab_machine::LineRef;
 
 pub use calls::{kernel_types, missing_functions};
 pub use image::{Beside, Image, Sized};
@@ -31,6 +32,7 @@ pub use types::KernelTypes;
 pub use words::Word;
 
 use crate::kconfig;
+use crate::known::Known;
 use decisions::Checked;
 use fields::Of;
 
@@ -52,7 +54,19 @@ pub struct Run {
     pub seen: Seen,
     /// Copies of words that no iterator uses.
     pub free_words: Vec<*mut u64>,
+    /// The lines of places that it accessed; none of a place that is not modelled. A native build has no use for them.
+    lines: Option<Known<Option<ObjectLine>, PLACES>>,
 }
+
+/// A line of the modelled caches.
+#[derive(Clone, Copy)]
+pub struct ObjectLine {
+    pub number: u32,
+    pub line: LineRef,
+}
+
+/// So many that the values of hundreds of tasks are among them.
+const PLACES: usize = 4096;
 
 impl Run {
     pub fn new(data: *mut u8, arena: u64, instruction_ps: u64) -> Run {
@@ -63,7 +77,17 @@ impl Run {
             instruction_ps,
             seen: Seen::default(),
             free_words: Vec::new(),
+            lines: None,
         }
+    }
+
+    /// The lines that are known belong to one model of caches; another one follows.
+    pub fn forget_lines(&mut self) {
+        self.lines = None;
+    }
+
+    pub fn lines(&mut self) -> &mut Known<Option<ObjectLine>, PLACES> {
+        self.lines.get_or_insert_with(Known::new)
     }
 }
 

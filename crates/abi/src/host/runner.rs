@@ -13,7 +13,7 @@ use schedlab_machine::Machine;
 use schedlab_trace::CpuId;
 use schedlab_workload::CgroupId;
 
-use super::{Context, Cpu, Host, Places};
+use super::{Context, Cpu, Host};
 use crate::audit::state::Audit;
 use crate::bpf::{self, Sized, fields::Birth};
 use crate::cgroups::Cgroups;
@@ -22,6 +22,7 @@ use crate::fields::Fields;
 use crate::functions;
 use crate::graph::Graph;
 use crate::image::Image;
+use crate::known::Known;
 use crate::maps::Maps;
 use crate::masks::MaskPool;
 use crate::memory::{Memory, space};
@@ -94,7 +95,7 @@ impl Runner {
             timers: Timers::default(),
             graph: Graph::default(),
             locks: Vec::new(),
-            places: Places::new(),
+            addresses: Known::new(),
             log: VecDeque::new(),
             dump: String::new(),
             dump_pending: String::new(),

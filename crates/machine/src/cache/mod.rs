@@ -443,10 +443,10 @@ impl CacheModel {
         self.line_of(address)..=self.line_of(address + u64::from(bytes.max(1)) - 1)
     }
 
-    /// Acts as [`CacheModel::touch`] for a line by its number.
+    /// Returns a line by its number.
     #[inline]
-    pub fn touch_number(&mut self, cpu: CpuId, now: Instant, line: u32, write: bool) -> u64 {
-        self.touch(cpu, now, u64::from(line) << self.line_shift, write)
+    pub fn line_numbered(&mut self, number: u32) -> LineRef {
+        self.line_at(u64::from(number) << self.line_shift)
     }
 
     /// Returns the time of a hit.
@@ -465,11 +465,13 @@ impl CacheModel {
         bytes: u32,
         write: bool,
     ) -> u64 {
-        let lines = self.lines_of(address, bytes);
-        if lines.start() == lines.end() {
+        // Two numbers, not a range, which costs instructions at the most frequent accesses.
+        let first = self.line_of(address);
+        let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
+        if first == last {
             return self.touch(cpu, now, address, write);
         }
-        self.touch_lines(cpu, now, lines, write)
+        self.touch_lines(cpu, now, first..=last, write)
     }
 
     #[inline(never)]
@@ -483,7 +485,8 @@ impl CacheModel {
         let mut total_ps = 0;
         for line in lines {
             let now = Instant::from_ns(now.ns() + total_ps / 1_000);
-            total_ps += self.touch_number(cpu, now, line, write);
+            let line = self.line_numbered(line);
+            total_ps += self.touch_line(cpu, || now, line, write);
         }
         total_ps
     }

@@ -1,4 +1,5 @@
-//! The loads and stores of a function that certainly go to its own stack, which no other CPU can see.
+//! The loads and stores of a function that certainly go to memory which no other CPU can see: its own stack, and the arguments of
+//! an op.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +12,14 @@ fn bit(register: u8) -> Registers {
     1 << register
 }
 
-/// Returns the indices of loads and stores through a pointer that was made of the frame's in registers alone, on each way to them.
-/// A pointer that was kept in memory, or that a caller gives, is not known.
-pub fn of_own_stack(insns: &[Insn]) -> BTreeSet<usize> {
-    // Of each instruction that can be reached, the registers that point into the frame before it.
+/// Returns the indices of loads and stores through a pointer that was made of the frame's in registers alone, on each way to them,
+/// or of the pointer that a program is called with (`is_program`). A pointer that was kept in memory, or that another function
+/// gives, is not known.
+pub fn accesses(insns: &[Insn], is_program: bool) -> BTreeSet<usize> {
+    // Of each instruction that can be reached, the registers that point to such memory before it.
     let mut before: Vec<Option<Registers>> = vec![None; insns.len()];
-    let mut open = vec![(0, bit(FRAME))];
+    let context = if is_program { bit(1) } else { 0 };
+    let mut open = vec![(0, bit(FRAME) | context)];
     while let Some((index, registers)) = open.pop() {
         let Some(known) = before.get_mut(index) else {
             continue;
@@ -36,11 +39,11 @@ pub fn of_own_stack(insns: &[Insn]) -> BTreeSet<usize> {
             open.push((index + 1 + usize::from(insn.is_wide()), after));
         }
     }
-    let is_own = |(index, registers): (usize, &Option<Registers>)| {
+    let is_private = |(index, registers): (usize, &Option<Registers>)| {
         let base = base(insns[index])?;
         ((*registers)? & bit(base) != 0).then_some(index)
     };
-    before.iter().enumerate().filter_map(is_own).collect()
+    before.iter().enumerate().filter_map(is_private).collect()
 }
 
 /// The register through which an instruction loads or stores.
@@ -54,7 +57,7 @@ pub fn base(insn: Insn) -> Option<u8> {
     }
 }
 
-/// The registers that point into the frame behind an instruction.
+/// The registers that point to such memory behind an instruction.
 fn behind(insn: Insn, registers: Registers) -> Registers {
     let has = |register: u8| registers & bit(register) != 0;
     let with = |register: u8, points: bool| match points {
@@ -101,7 +104,7 @@ mod tests {
     }
 
     fn own(insns: &[Insn]) -> Vec<usize> {
-        of_own_stack(insns).into_iter().collect()
+        accesses(insns, false).into_iter().collect()
     }
 
     const LOAD: u8 = class::LDX | 0x18 | 0x60;
@@ -127,6 +130,22 @@ mod tests {
             exit,
         ];
         assert_eq!(own(&program), [0, 3, 8]);
+    }
+
+    #[test]
+    fn the_arguments_of_a_program_are_its_own() {
+        let program = [
+            insn(MOV, 6, 1, 0, 0),
+            insn(LOAD, 2, 1, 0, 0),
+            // The first argument points elsewhere.
+            insn(LOAD, 3, 2, 0, 0),
+            insn(class::JMP | jump::CALL, 0, 0, 0, 1),
+            insn(LOAD, 4, 6, 8, 0),
+            insn(class::JMP | jump::EXIT, 0, 0, 0, 0),
+        ];
+        let found: Vec<usize> = accesses(&program, true).into_iter().collect();
+        assert_eq!(found, [1, 4]);
+        assert_eq!(own(&program), []);
     }
 
     #[test]
