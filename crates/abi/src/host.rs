@@ -196,6 +196,14 @@ impl Host {
             .or_else(|| self.find_modelled(place))
     }
 
+    /// Keeps that a place is not modelled, unless a value or a task may still come to lie there: an object may look a little
+    /// beyond its own.
+    pub fn keep_unmodelled(&mut self, place: usize) {
+        if !self.memory.is_free(place) && !self.maps.memory.is_free(place) {
+            self.bpf.lines().keep(place, None);
+        }
+    }
+
     /// Where a place in a task's structure lies for the cache model.
     ///
     /// Model: the fields that schedulers use are those of the profile (`task_layout.examine_bytes`), and all fields are among them.

@@ -1,6 +1,6 @@
 //! Facts about places for the cache model, which are wanted again and again.
 
-/// `N` places about which a fact was wanted lately, with it. Nothing that is modelled moves.
+/// `N` places about which a fact was wanted lately, with it. Keep facts alone that stay: nothing that is modelled moves.
 pub struct Known<F, const N: usize>(Box<[(usize, F)]>);
 
 impl<F: Copy + Default, const N: usize> Known<F, N> {

@@ -34,7 +34,6 @@ mod ops;
 mod ops_table;
 pub mod options;
 mod placed;
-
 mod primitives;
 mod races;
 mod rehearsal;

@@ -162,6 +162,12 @@ impl Memory {
         self.reserved.place(start)
     }
 
+    /// Returns whether an address lies in what has not been handed out.
+    pub fn is_free(&self, address: usize) -> bool {
+        let start = self.reserved.place(0) as usize;
+        (start + self.used.get()..start + self.reserved.len()).contains(&address)
+    }
+
     /// Keeps a value.
     ///
     /// # Panics
@@ -196,6 +202,10 @@ mod tests {
     fn pieces_follow_each_other_and_end_where_the_memory_ends() {
         let memory = Memory::new(2 * Memory::STEP).unwrap();
         let first = memory.take(1);
+        let address = first as usize;
+        assert!(!memory.is_free(address + 15) && memory.is_free(address + 16));
+        assert!(!memory.is_free(address - 1) && memory.is_free(address + 2 * Memory::STEP - 1));
+        assert!(!memory.is_free(address + 2 * Memory::STEP));
         assert_eq!(memory.put(7u64).cast(), first.wrapping_add(16));
         let rest = memory.take(2 * Memory::STEP - 32);
         assert_eq!(rest, first.wrapping_add(32));

@@ -169,14 +169,14 @@ pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes:
     }
 }
 
-/// The first access of a place.
+/// An access of a place whose line is not kept: as a rule the first one.
 #[inline(never)]
 fn access_unknown(context: Context, place: usize, bytes: u32, writes: bool) {
     let Some(address) = context.with(|host| host.modelled_of_object(place)) else {
-        context.with(|host| host.bpf.lines().keep(place, None));
+        context.with(|host| host.keep_unmodelled(place));
         return;
     };
-    // No instruction accesses more.
+    // A later instruction may access more than this one, but no more than a word.
     let word = size_of::<u64>() as u32;
     let lines_of = |bytes| context.env(|env| env.shared.cache.borrow().lines_of(address, bytes));
     let is_one_line = lines_of(word).count() == 1;

@@ -199,7 +199,7 @@ impl Stage {
             let fiber = fibers.spawn(body).map_err(|error| error.to_string())?;
             fibers.resume(fiber)
         };
-        // These caches are not those of a run.
+        // A run has caches of its own.
         runner.with(|host| host.bpf.forget_lines());
         match (state, before.fault.take()) {
             (State::Done, None) => {}

@@ -173,12 +173,26 @@ pub fn link(elf: &Elf, roots: &[usize], kernel: &dyn KernelSymbols) -> Result<Li
         let function = linker.function(of)?;
         linker.unit.functions.push(function);
     }
-    let unit = linker.unit;
+    let mut unit = linker.unit;
+    let targets = called(&unit.functions);
+    for (number, function) in unit.functions.iter_mut().enumerate() {
+        function.is_program &= !targets.contains(&number);
+    }
     Ok(Linked {
         unit,
         origins: reached.into_iter().collect(),
         placement,
     })
+}
+
+/// The functions that others call, or whose addresses they take.
+fn called(functions: &[Function]) -> BTreeSet<usize> {
+    let refs = functions.iter().flat_map(|function| function.refs.values());
+    let targets = refs.filter_map(|of| match of {
+        Ref::Function(to) => Some(*to),
+        _ => None,
+    });
+    targets.collect()
 }
 
 /// The functions that some lead to, themselves among them, in the order of the object.
@@ -458,4 +472,24 @@ fn put_poison(function: &mut Function, slot: usize, poison: Ref) {
         };
     }
     function.refs.insert(slot, poison);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_others_refer_to_are_known() {
+        let function = |refs: &[Ref]| Function {
+            refs: refs.iter().copied().enumerate().collect(),
+            ..Function::default()
+        };
+        let functions = [
+            function(&[Ref::Function(2), Ref::Data(1), Ref::Host(0)]),
+            function(&[]),
+            function(&[Ref::Function(3)]),
+            function(&[Ref::Function(3)]),
+        ];
+        assert_eq!(called(&functions), BTreeSet::from([2, 3]));
+    }
 }

@@ -11,7 +11,7 @@ const KEY_SHIFT: u32 = TAG_BITS + 1;
 const WRITE: u64 = 1;
 
 /// Pieces of memory that were accessed since [`Seen::forget`]. Translated code looks at it before each load and store that may go to
-/// memory beside the program's stack, and asks the host ([`crate::program::Hooks::access`]) about what is not in it.
+/// memory that other CPUs can see, and asks the host ([`crate::program::Hooks::access`]) about what is not in it.
 #[repr(C)]
 pub struct Seen {
     /// The tag in its place in a key, with the bit of a write.

@@ -65,7 +65,8 @@ pub struct ObjectLine {
     pub line: LineRef,
 }
 
-/// So many that the values of hundreds of tasks are among them.
+/// So many that the words of hundreds of tasks' values are among them; those whose addresses differ by a multiple of 32 KiB push each
+/// other out.
 const PLACES: usize = 4096;
 
 impl Run {
