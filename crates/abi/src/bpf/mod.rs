@@ -82,11 +82,12 @@ impl Run {
         }
     }
 
-    /// The lines that are known belong to one model of caches; another one follows.
+    /// Forgets the lines of places: they belong to one model of caches, and another one follows.
     pub fn forget_lines(&mut self) {
         self.lines = None;
     }
 
+    /// Returns the lines of the places that it accessed.
     pub fn lines(&mut self) -> &mut Known<Option<ObjectLine>, PLACES> {
         self.lines.get_or_insert_with(Known::new)
     }

@@ -465,13 +465,11 @@ impl CacheModel {
         bytes: u32,
         write: bool,
     ) -> u64 {
-        // Two numbers, not a range, which costs instructions at the most frequent accesses.
-        let first = self.line_of(address);
-        let last = self.line_of(address + u64::from(bytes.max(1)) - 1);
-        if first == last {
+        let lines = self.lines_of(address, bytes);
+        if lines.start() == lines.end() {
             return self.touch(cpu, now, address, write);
         }
-        self.touch_lines(cpu, now, first..=last, write)
+        self.touch_lines(cpu, now, lines, write)
     }
 
     #[inline(never)]
