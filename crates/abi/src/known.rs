@@ -1,13 +1,17 @@
 //! Facts about places for the cache model, which are wanted again and again.
 
 /// `N` places about which a fact was wanted lately, with it. Keep facts alone that stay: nothing that is modelled moves.
-pub struct Known<F, const N: usize>(Box<[(usize, F)]>);
+pub struct Known<F, const N: usize>(Box<[(usize, F); N]>);
 
 impl<F: Copy + Default, const N: usize> Known<F, N> {
     pub fn new() -> Known<F, N> {
         // Each entry begins with a place that belongs into another one.
         let unused = (1..=N).map(|entry| (entry * 8, F::default()));
-        Known(unused.collect())
+        let unused: Box<[_]> = unused.collect();
+        let Ok(unused) = unused.try_into() else {
+            unreachable!("there are N of them")
+        };
+        Known(unused)
     }
 
     #[inline]

@@ -300,12 +300,11 @@ fn dump(
 /// Runs a program of an object.
 fn program(context: Context, entry: usize, arguments: &[u64]) -> u64 {
     let argument = |at| arguments.get(at).copied().unwrap_or(0);
-    context.forgets_accesses();
     context.with(|host| host.current().arguments = [argument(0), argument(1)]);
     // SAFETY: the table of an object has the addresses of its native code; the arguments live until it returns.
     unsafe {
         let entry: Entry = std::mem::transmute(entry);
-        entry(context.run(), arguments.as_ptr() as u64, 0, 0, 0, 0)
+        context.execute(entry, [arguments.as_ptr() as u64, 0, 0, 0])
     }
 }
 

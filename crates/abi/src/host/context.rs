@@ -327,14 +327,23 @@ impl Context {
 
     /// Calls a function of an object, and lets the time of its instructions pass.
     pub fn call_back(self, function: u64, arguments: [u64; 4]) -> u64 {
-        let [a, b, c, d] = arguments;
-        self.forgets_accesses();
         // SAFETY: programs have addresses of functions only from us (`BPF_PSEUDO_FUNC`); calling what is none faults, and
         // that is caught.
-        let result = unsafe {
+        unsafe {
             let function = std::mem::transmute::<usize, Entry>(function as usize);
-            function(self.run(), a, b, c, d, 0)
-        };
+            self.execute(function, arguments)
+        }
+    }
+
+    /// Runs code of an object, and lets the time of its instructions pass.
+    ///
+    /// # Safety
+    /// The code is one of the object's, and what the arguments point to lives until it returns.
+    pub unsafe fn execute(self, code: Entry, arguments: [u64; 4]) -> u64 {
+        let [a, b, c, d] = arguments;
+        self.forgets_accesses();
+        // SAFETY: as the caller promises.
+        let result = unsafe { code(self.run(), a, b, c, d, 0) };
         self.charge_instructions();
         result
     }

@@ -225,13 +225,11 @@ impl Runner {
         // SAFETY: the environment outlives the call, and is forgotten after it.
         unsafe { context.choose(std::ptr::from_ref(env).cast()) };
         context.with(|host| host.current().begin(false));
-        context.forgets_accesses();
-        // SAFETY: the host lives as long as we do; the code is the program's, which takes the host first.
+        // SAFETY: the host lives as long as we do; the code is the program's.
         let result = unsafe {
             trap::enter(&(*self.host).foreign);
-            entry(context.run(), argument, 0, 0, 0, 0)
+            context.execute(entry, [argument, 0, 0, 0])
         };
-        context.charge_instructions();
         context.with(|host| {
             trap::leave(&host.foreign);
             host.env = std::ptr::null();
@@ -255,7 +253,6 @@ impl Runner {
         // SAFETY: the host lives as long as we do.
         unsafe { trap::enter(&(*self.host).foreign) };
         let result = ops::call(context, op);
-        context.charge_instructions();
         context.with(|host| {
             trap::leave(&host.foreign);
             host.env = std::ptr::null();
