@@ -115,7 +115,7 @@ pub struct Host {
     pub timers: Timers,
     pub graph: Graph,
     pub locks: Vec<Lock>,
-    addresses: Known<u64, 64>,
+    addresses: Known<u64, 64, false>,
     pub log: VecDeque<String>,
     /// The debug dump, with what `scx_bpf_dump()` printed.
     pub dump: String,
@@ -411,12 +411,12 @@ mod tests {
     fn a_nested_op_goes_on_with_the_steps_of_the_outer_one() {
         let mut cpu = Cpu::new(0, &Memory::new(64).unwrap());
         (cpu.steps, cpu.prefetch) = (5, Some(Instant::from_ns(1)));
-        cpu.lines().note_line(7);
+        assert!(!cpu.lines().notes_line_again(7));
         cpu.begin(true);
         assert_eq!((cpu.steps, cpu.prefetch), (5, None));
-        assert!(cpu.lines().has_line(7));
+        assert!(cpu.lines().notes_line_again(7));
         cpu.begin(false);
         assert_eq!(cpu.steps, 0);
-        assert!(!cpu.lines().has_line(7));
+        assert!(!cpu.lines().notes_line_again(7));
     }
 }

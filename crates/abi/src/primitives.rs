@@ -3,7 +3,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use schedlab_engine::policy::PolicyLock;
+use schedlab_engine::policy::{Env, PolicyLock};
+use schedlab_machine::LineRef;
 use schedlab_trace::{LockClass, TaskId};
 
 use crate::bpf::ObjectLine;
@@ -158,12 +159,12 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
 /// An access by an instruction of an object.
 pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes: bool) {
     let known = context.with(|host| {
-        // A place outside of the model is noted, too, so that it is not looked for again.
-        host.bpf.seen.note(place as u64, writes);
-        host.bpf.lines().get(place)
+        let known = host.bpf.lines().get(place)?;
+        Some(known.map(|it| (it.line, host.current().lines().notes_line_again(it.number))))
     });
     match known {
-        Some(Some(line)) => access_line(context, line, writes),
+        Some(Some((line, is_near))) => context.env(|env| pay(env, line, is_near, writes)),
+        // It is outside of the model.
         Some(None) => {}
         None => access_unknown(context, place, bytes, writes),
     }
@@ -182,26 +183,28 @@ fn access_unknown(context: Context, place: usize, bytes: u32, writes: bool) {
     let is_one_line = lines_of(word).count() == 1;
     for number in lines_of(bytes) {
         let line = context.env(|env| env.shared.cache.borrow_mut().line_numbered(number));
-        let line = ObjectLine { number, line };
-        if is_one_line {
-            context.with(|host| host.bpf.lines().keep(place, Some(line)));
-        }
-        access_line(context, line, writes);
+        let is_near = context.with(|host| {
+            if is_one_line {
+                host.bpf
+                    .lines()
+                    .keep(place, Some(ObjectLine { number, line }));
+            }
+            host.current().lines().notes_line_again(number)
+        });
+        context.env(|env| pay(env, line, is_near, writes));
     }
 }
 
-/// An access of one line by an instruction of an object.
+/// Charges an access of one line by an instruction of an object.
 ///
 /// Model: the nearest cache, which is not modelled, keeps the lines of an op. So the first access of a line in an op costs
-/// what the cache model says, and a later one only what a miss adds to a hit: the time of the load is the instruction's.
+/// what the cache model says, and a later one, to a line that is near, only what a miss adds to a hit: the time of the load is
+/// the instruction's.
 #[inline(always)]
-fn access_line(context: Context, line: ObjectLine, writes: bool) {
-    let is_near = context.with(|host| host.current().lines().is_noted_now(line.number));
-    context.env(|env| {
-        let mut cache = env.shared.cache.borrow_mut();
-        let cost_ps = cache.touch_line(env.cpu.id, || env.cpu.now(), line.line, writes);
-        env.cpu.charge_ps(paid_ps(cost_ps, cache.hit_ps(), is_near));
-    });
+fn pay(env: &Env<'_>, line: LineRef, is_near: bool, writes: bool) {
+    let mut cache = env.shared.cache.borrow_mut();
+    let cost_ps = cache.touch_line(env.cpu.id, || env.cpu.now(), line, writes);
+    env.cpu.charge_ps(paid_ps(cost_ps, cache.hit_ps(), is_near));
 }
 
 /// The part of an access's cost that its instruction does not contain.

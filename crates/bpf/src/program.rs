@@ -64,7 +64,7 @@ pub struct HostFunction {
 /// The host's work beside calls. The first argument is the program's.
 #[derive(Clone, Copy)]
 pub struct Hooks {
-    /// Before a load or store that may go to memory that other CPUs can see, if [`Layout::seen`] does not have it: `r1` is the
+    /// Before a load or store that may go to memory that other CPUs can see, if [`Layout::seen`] did not have it: `r1` is the
     /// address, `r2` the bytes, `r3` 1 where it writes. The instructions before it may not have been added to the run's yet.
     pub access: HostFn,
     /// Before an atomic operation: `r1` is the address, `r2` the bytes, `r3` 1 where it writes.

@@ -11,7 +11,7 @@ const KEY_SHIFT: u32 = TAG_BITS + 1;
 const WRITE: u64 = 1;
 
 /// Pieces of memory that were accessed since [`Seen::forget`]. Translated code looks at it before each load and store that may go to
-/// memory that other CPUs can see, and asks the host ([`crate::program::Hooks::access`]) about what is not in it.
+/// memory that other CPUs can see. It notes what is not in it, and asks the host ([`crate::program::Hooks::access`]).
 #[repr(C)]
 pub struct Seen {
     /// The tag in its place in a key, with the bit of a write.
@@ -39,43 +39,13 @@ impl Seen {
         }
     }
 
-    /// Notes an access of the piece at an address: a read, or a write, which counts as a read, too.
-    pub fn note(&mut self, address: u64, writes: bool) {
-        let key = self.key(address) & !WRITE;
-        let place = &mut self.pieces[(address >> PIECE_BITS) as usize % PIECES];
-        let was_written = *place == key | WRITE;
-        *place = key | u64::from(writes || was_written);
-    }
-
-    /// Notes an access of a line of a cache by its number. One value holds either lines or pieces.
+    /// Notes an access of a line of a cache by its number. Returns whether one was noted before. One value holds either lines or
+    /// pieces.
     #[inline]
-    pub fn note_line(&mut self, line: u32) {
-        self.note(u64::from(line) << PIECE_BITS, false);
-    }
-
-    /// Returns whether an access of a line was noted, and notes it.
-    #[inline]
-    pub fn is_noted_now(&mut self, line: u32) -> bool {
-        let was_noted = self.has_line(line);
-        self.note_line(line);
-        was_noted
-    }
-
-    /// Returns whether an access of a line was noted.
-    #[inline]
-    pub fn has_line(&self, line: u32) -> bool {
-        self.has(u64::from(line) << PIECE_BITS, false)
-    }
-
-    /// Returns whether an access was noted that stands for this one.
-    pub fn has(&self, address: u64, writes: bool) -> bool {
-        let noted = self.pieces[(address >> PIECE_BITS) as usize % PIECES];
-        noted | u64::from(!writes) == self.key(address)
-    }
-
-    /// The key of a written piece. Addresses of user space have 47 bits, so that none is lost.
-    fn key(&self, address: u64) -> u64 {
-        (address >> PIECE_BITS) << KEY_SHIFT | self.tag
+    pub fn notes_line_again(&mut self, line: u32) -> bool {
+        let key = u64::from(line) << KEY_SHIFT | self.tag;
+        let place = &mut self.pieces[line as usize % PIECES];
+        std::mem::replace(place, key) == key
     }
 }
 
@@ -99,44 +69,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_piece_is_seen_until_it_is_forgotten_or_another_takes_its_place() {
-        let mut seen = Seen::default();
-        let at = 0x7fff_1234_5670;
-        assert!(!seen.has(at, false));
-        seen.note(at, false);
-        assert!(seen.has(at, false) && seen.has(at + 15, false));
-        assert!(!seen.has(at, true) && !seen.has(at + 16, false) && !seen.has(at - 1, false));
-        seen.note(at + 8, true);
-        assert!(seen.has(at, true) && seen.has(at, false));
-        // A read takes nothing from a write.
-        seen.note(at, false);
-        assert!(seen.has(at, true));
-        seen.note(at + 4096, false);
-        assert!(!seen.has(at, false) && seen.has(at + 4096, false));
-        seen.forget();
-        assert!(!seen.has(at + 4096, false));
-    }
-
-    #[test]
     fn lines_whose_numbers_differ_by_256_share_a_place() {
         let mut seen = Seen::default();
-        seen.note_line(7);
-        assert!(seen.has_line(7) && !seen.has_line(8) && !seen.has_line(263));
-        assert!(!seen.is_noted_now(8) && seen.is_noted_now(8));
-        assert!(seen.has_line(7));
-        seen.note_line(263);
-        assert!(seen.has_line(263) && !seen.has_line(7));
+        assert!(!seen.notes_line_again(7) && !seen.notes_line_again(8));
+        assert!(seen.notes_line_again(7) && seen.notes_line_again(8));
+        assert!(!seen.notes_line_again(263) && seen.notes_line_again(263));
+        assert!(!seen.notes_line_again(7));
+        seen.forget();
+        assert!(!seen.notes_line_again(7) && !Seen::default().notes_line_again(0));
     }
 
     #[test]
     fn tags_that_come_again_meet_no_old_piece() {
         let mut seen = Seen::default();
-        seen.note(0x1000, true);
-        for _ in 0..(1 << TAG_BITS) + 3 {
+        let key = |seen: &Seen| 7 << KEY_SHIFT | seen.tag;
+        seen.pieces[7] = key(&seen);
+        for _ in 0..1 << TAG_BITS {
             seen.forget();
-            assert!(!seen.has(0x1000, false));
+            assert_ne!(seen.pieces[7], key(&seen));
         }
-        // Memory at address 0 is never seen before it is noted.
-        assert!(!Seen::default().has(0, false) && !Seen::default().has(0, true));
     }
 }

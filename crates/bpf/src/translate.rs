@@ -472,8 +472,8 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// Asks the host about the memory that an instruction is about to access, unless no other CPU can see it or it was seen
-    /// lately.
+    /// Asks the host about the memory that an instruction is about to access and notes it, unless no other CPU can see it or it
+    /// was seen lately.
     fn access(&mut self, index: usize, base: Value, insn: Insn) {
         if self.private.contains(&index) {
             return;
@@ -505,6 +505,12 @@ impl<'a> Translator<'a> {
         self.builder.set_cold_block(asks);
         self.builder.ins().brif(is_seen, goes_on, &[], asks, &[]);
         self.builder.switch_to_block(asks);
+        // A read that gets here finds no write of the same piece, which it would undo: that stands for a read, too.
+        let noted = match writes {
+            true => key,
+            false => self.builder.ins().bxor_imm_u(key, 1),
+        };
+        self.builder.ins().store(flags, noted, place, table);
         let bytes = self.constant(insn.bytes().into());
         let writes = self.constant(writes.into());
         self.call_host(self.hooks.access, &[address, bytes, writes]);

@@ -123,52 +123,84 @@ fn a_loop_without_end_ends() {
     assert_ne!(run.heard, 0, "the hook was called");
 }
 
-#[test]
-fn the_host_is_asked_once_about_memory_that_is_not_the_stack() {
-    #[repr(align(16))]
-    struct Aligned([u64; 4]);
-    let of = |code, dst, src, off| Insn {
+/// Two pages from the beginning of one on.
+#[repr(align(4096))]
+struct Pages([u64; 1024]);
+
+/// An instruction without an immediate value.
+fn of(code: u8, dst: u8, src: u8, off: i16) -> Insn {
+    Insn {
         code,
         dst,
         src,
         off,
         ..Insn::default()
-    };
-    let (load, store) = (class::LDX | mode::MEM | 0x18, class::STX | mode::MEM | 0x18);
+    }
+}
+
+const LOAD: u8 = class::LDX | mode::MEM | 0x18;
+const STORE: u8 = class::STX | mode::MEM | 0x18;
+
+/// Runs instructions on memory twice, and once more after all accesses were forgotten. Returns the accesses that the host was
+/// asked about each time: offsets, bytes, and whether they write.
+fn asked(insns: Vec<Insn>) -> [Vec<(u64, u64, bool)>; 3] {
     let function = Function {
         name: "accesses".to_owned(),
-        insns: vec![
-            of(store, 10, 1, -8),
-            of(load, 2, 1, 0),
-            of(load, 3, 1, 8),
-            of(store, 1, 2, 0),
-            of(load, 2, 1, 0),
-            of(class::STX | mode::MEM | 0x08, 1, 2, 20),
-            of(class::ALU64 | alu::MOV | X, 2, 10, 0),
-            of(load, 4, 2, -8),
-            // The same pointer, which was kept in memory.
-            of(load, 2, 4, 0),
-            EXIT,
-        ],
+        insns,
         ..Function::default()
     };
     let unit = unit(vec![function]);
     let code = translate(&unit, LAYOUT).unwrap();
     let mut run = Run::new(0);
-    let mut memory = Aligned([0; 4]);
+    let mut memory = Pages([0; 1024]);
     let at = memory.0.as_mut_ptr() as u64;
-    let mut enter = || {
+    [0, 1, 2].map(|time| {
+        if time == 2 {
+            run.seen.forget();
+        }
         // SAFETY: it accesses `memory` and its stack.
         unsafe { code.entry(0)((&raw mut run).cast(), at, 0, 0, 0, 0) };
-        std::mem::take(&mut run.asked)
-    };
-    let all = [(at, 8, false), (at, 8, true), (at + 20, 2, true)];
-    assert_eq!(enter(), all);
-    assert_eq!(enter(), []);
-    run.seen.forget();
-    // SAFETY: as above.
-    unsafe { code.entry(0)((&raw mut run).cast(), at, 0, 0, 0, 0) };
-    assert_eq!(run.asked, all);
+        let asked = std::mem::take(&mut run.asked).into_iter();
+        asked
+            .map(|(of, bytes, writes)| (of - at, bytes, writes))
+            .collect()
+    })
+}
+
+#[test]
+fn the_host_is_asked_once_about_memory_that_is_not_the_stack() {
+    let insns = vec![
+        of(STORE, 10, 1, -8),
+        of(LOAD, 2, 1, 0),
+        of(LOAD, 3, 1, 8),
+        of(STORE, 1, 2, 0),
+        of(LOAD, 2, 1, 0),
+        of(class::STX | mode::MEM | 0x08, 1, 2, 20),
+        of(class::ALU64 | alu::MOV | X, 2, 10, 0),
+        of(LOAD, 4, 2, -8),
+        // The same pointer, which was kept in memory.
+        of(LOAD, 2, 4, 0),
+        EXIT,
+    ];
+    let all = [(0, 8, false), (0, 8, true), (20, 2, true)];
+    assert_eq!(asked(insns), [&all[..], &[], &all]);
+}
+
+#[test]
+fn the_host_is_asked_again_about_memory_whose_place_another_piece_took() {
+    let insns = vec![
+        of(STORE, 1, 2, 0),
+        of(LOAD, 3, 1, 8),
+        of(LOAD, 3, 1, 4088),
+        of(LOAD, 3, 1, 4096),
+        // The write is not known any more.
+        of(LOAD, 3, 1, 0),
+        EXIT,
+    ];
+    let (write, read, another) = ((0, 8, true), (0, 8, false), (4096, 8, false));
+    let all = [write, (4088, 8, false), another, read];
+    let again = [write, another, read];
+    assert_eq!(asked(insns), [&all[..], &again, &all]);
 }
 
 #[test]

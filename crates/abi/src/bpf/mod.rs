@@ -55,7 +55,7 @@ pub struct Run {
     /// Copies of words that no iterator uses.
     pub free_words: Vec<*mut u64>,
     /// The lines of places that it accessed; none of a place that is not modelled. A native build has no use for them.
-    lines: Option<Known<Option<ObjectLine>, PLACES>>,
+    lines: Option<Known<Option<ObjectLine>, PLACES, true>>,
 }
 
 /// A line of the modelled caches.
@@ -65,9 +65,8 @@ pub struct ObjectLine {
     pub line: LineRef,
 }
 
-/// So many that the words of hundreds of tasks' values are among them; those whose addresses differ by a multiple of 32 KiB push each
-/// other out.
-const PLACES: usize = 4096;
+/// So many that the words of hundreds of tasks and their values are among them.
+const PLACES: usize = 16_384;
 
 impl Run {
     pub fn new(data: *mut u8, arena: u64, instruction_ps: u64) -> Run {
@@ -88,7 +87,7 @@ impl Run {
     }
 
     /// Returns the lines of the places that it accessed.
-    pub fn lines(&mut self) -> &mut Known<Option<ObjectLine>, PLACES> {
+    pub fn lines(&mut self) -> &mut Known<Option<ObjectLine>, PLACES, true> {
         self.lines.get_or_insert_with(Known::new)
     }
 }

@@ -119,7 +119,6 @@ unsafe extern "C" fn access(
     // SAFETY: as in `hear`.
     let run = unsafe { &mut *run.cast::<Run>() };
     run.asked.push((at, bytes, writes != 0));
-    run.seen.note(at, writes != 0);
     0
 }
 

@@ -339,7 +339,8 @@ impl CacheModel {
         write: bool,
     ) -> u64 {
         if !write {
-            return self.read_line(cpu, now(), line);
+            let near = self.read_own(self.cache_of(cpu), line);
+            return near.unwrap_or_else(|| self.read_line(cpu, now(), line));
         }
         match self.write_own(self.cache_of(cpu), line) {
             Some(cost_ps) => cost_ps,
@@ -520,22 +521,37 @@ impl CacheModel {
         self.wait_ps[cpu.index()] = waited_ps;
     }
 
+    /// A CPU below `cache` reads `line` if the cache has a copy that its set used last. Returns what it costs, as
+    /// [`CacheModel::touch_line`] does. Otherwise nothing has happened, and [`CacheModel::read_line`] is for it.
+    #[inline(always)]
+    pub fn read_own(&mut self, cache: CacheIx, line: LineRef) -> Option<u64> {
+        let entry = self.directory.kept_of(line);
+        if !entry.holder.lets(cache, false) {
+            return None;
+        }
+        let Cache { sets, stats, .. } = &mut self.caches[cache.index()];
+        let at = self.shape.set_of(entry.written);
+        if !sets.use_first(&self.shape, at, entry.written) {
+            return None;
+        }
+        count(&mut stats.hits);
+        Some(self.prices.hit_ps)
+    }
+
     /// `cpu` reads `line`. A look at one of many candidates is a read that memory serves, as the looks at the others
     /// have put the line out.
     #[inline(never)]
     pub fn read_line(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
         let me = self.cache_of(cpu);
+        if let Some(cost_ps) = self.read_own(me, line) {
+            return cost_ps;
+        }
         let entry = self.directory.line(line);
         let written = entry.written;
         let shape = &self.shape;
         let mut owner = None;
         let others_may_have_it;
         if entry.holder.lets(me, false) {
-            let Cache { sets, stats, .. } = &mut self.caches[me.index()];
-            if sets.use_first(shape, shape.set_of(written), written) {
-                count(&mut stats.hits);
-                return self.prices.hit_ps;
-            }
             others_may_have_it = entry.holder == Holder::SHARED;
         } else {
             owner = other_owner(&self.caches, shape, me, entry);
