@@ -151,7 +151,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.set_need_resched(false);
         }
         let prev = c.curr().map(|task| self.task(task));
+        // A task that blocks is not on the way to user space.
         if let Some(p) = prev
+            && preempt
             && self.stops_now(c, p)
         {
             self.throttle_task(c, p);
