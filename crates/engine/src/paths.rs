@@ -3,6 +3,7 @@
 pub(crate) mod asym;
 pub(crate) mod background;
 pub(crate) mod balance;
+pub(crate) mod bandwidth;
 pub(crate) mod cgroup;
 pub(crate) mod check;
 pub(crate) mod cost;
@@ -13,6 +14,7 @@ pub(crate) mod dispatch;
 pub(crate) mod dump;
 pub(crate) mod ext;
 pub(crate) mod fair;
+pub(crate) mod fair_group;
 pub(crate) mod hotplug;
 pub(crate) mod idle;
 pub(crate) mod kernel;

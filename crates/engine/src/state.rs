@@ -44,6 +44,7 @@ pub(crate) mod dsq;
 pub(crate) mod event_queue;
 pub(crate) mod expired;
 pub(crate) mod fair;
+pub(crate) mod fair_group;
 pub(crate) mod idle;
 pub(crate) mod kick;
 pub(crate) mod life;

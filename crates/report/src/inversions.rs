@@ -108,7 +108,7 @@ impl Inversions {
         self.comes(at, task, Change::Waits(task));
     }
 
-    /// A deadline task is throttled, or is so no more.
+    /// A task is throttled, or is so no more.
     pub(crate) fn throttled(&mut self, at: Instant, task: TaskId, throttled: bool) {
         self.comes(at, task, Change::Throttled(task, throttled));
     }

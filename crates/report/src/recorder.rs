@@ -658,7 +658,7 @@ impl Choices {
     }
 
     fn throttled(&mut self, at: Instant, task: TaskId) {
-        self.deadlines.throttled += 1;
+        self.deadlines.throttled += u64::from(self.task(task).deadline);
         self.inversions.throttled(at, task, true);
     }
 

@@ -1,6 +1,6 @@
 //! Holds the statistics of each task: a few words, since there may be a million tasks.
 
-use schedlab_trace::{CpuId, Duration, Instant, TaskMeta};
+use schedlab_trace::{CpuId, DEADLINE_PRIORITY, Duration, Instant, TaskMeta};
 
 use crate::weight;
 
@@ -27,6 +27,8 @@ pub(crate) struct Task {
     /// Whether it has been on a CPU.
     ran: bool,
     realtime: bool,
+    /// It is under SCHED_DEADLINE.
+    pub(crate) deadline: bool,
     /// Load weight.
     weight: u32,
     /// The CPU it ran on last.
@@ -59,6 +61,7 @@ impl Default for Task {
             state: State::Quiescent,
             ran: false,
             realtime: false,
+            deadline: false,
             weight: weight::of_nice(0),
             last_cpu: CpuId(0),
             since: Instant::ZERO,
@@ -85,6 +88,7 @@ impl Task {
             weight::of_nice(meta.nice)
         };
         self.realtime = meta.is_realtime();
+        self.deadline = meta.rt_priority == DEADLINE_PRIORITY;
     }
 
     fn weighted(&self, cpu_ns: u64) -> u64 {

@@ -6,7 +6,7 @@ use schedlab_abi::{
     LoadError, NativeObject, NativePolicy, OptionKind, PolicyOption, Watch, options,
 };
 use schedlab_engine::consts::ops;
-use schedlab_engine::policy::{OpKind, OpSet, OpsFlags, Policy, Probes};
+use schedlab_engine::policy::{OpKind, OpsFlags, Policy, Probes};
 use schedlab_engine::{ExitInfo, HostFailure, KernelVersion, RunEnd, Scenario, WorkloadFailure};
 use schedlab_machine::{CacheModel, Machine};
 use schedlab_policies::exec::ExecError;
@@ -335,14 +335,14 @@ impl ReadyScheduler {
     }
 
     /// Returns the settings of a workload's cgroups that have no effect, in words: a policy learns of a change by its op alone. The
-    /// engine's own class has no group scheduling.
+    /// engine's own class keeps all of them.
     pub(crate) fn ignored_of_cgroups(
         &self,
         cgroups: &Cgroups,
         version: KernelVersion,
     ) -> Vec<String> {
         let ops = match self {
-            ReadyScheduler::Baseline => OpSet::NONE,
+            ReadyScheduler::Baseline => return Vec::new(),
             ReadyScheduler::Native { policy, .. } => policy.info().present,
             ReadyScheduler::Watched { policy, .. } => policy.info().present,
         };

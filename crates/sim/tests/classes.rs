@@ -97,3 +97,42 @@ fn who_waits_for_a_mutex_lends_its_priority() {
         }
     }
 }
+
+/// 300 : 100 for two and six tasks; 20 ms in 100 ms for three, and what is left for another one. The first quota may come
+/// before the first period begins.
+#[test]
+fn cgroups_share_by_weights_and_keep_their_limits() {
+    let parts = |a: &str, b: &str| {
+        format!("cpu:run=5ms,sleep=0,duration=4s,{a} + cpu:run=5ms,sleep=0,duration=4s,{b}")
+    };
+    let weights = parts("tasks=2,cgroup=/a,cpu.weight=300", "tasks=6,cgroup=/b");
+    let result = run(&weights, "kernel", 1);
+    is_about(&result, "cpu.cpu_ns", 3e9, 0.02e9);
+    is_about(&result, "cpu2.cpu_ns", 1e9, 0.02e9);
+    let limit = parts("tasks=3,cgroup=/a,cpu.max=20ms/100ms", "tasks=1");
+    let result = run(&limit, "kernel", 1);
+    is_about(&result, "cpu.cpu_ns", 0.81e9, 0.02e9);
+    is_about(&result, "cpu2.cpu_ns", 3.19e9, 0.02e9);
+}
+
+/// `deadline.throttled` counts no stop at the limit of a cgroup.
+#[test]
+fn a_stop_at_the_limit_of_a_cgroup_is_none_of_a_deadline_task() {
+    let file = r#"{
+        "tasks": {
+            "frame": {
+                "policy": "SCHED_DEADLINE", "dl-runtime": 6000, "dl-period": 16000, "run": 5000,
+                "timer": { "ref": "unique", "period": 16000, "mode": "absolute" }
+            },
+            "normal": { "taskgroup": "/a", "run": 10000 }
+        },
+        "cgroups": { "/a": { "cpu.max": "10000 100000" } },
+        "global": { "duration": 1 }
+    }"#;
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("limited.json");
+    std::fs::write(&path, file).unwrap();
+    let result = run(path.to_str().unwrap(), "kernel", 1);
+    is_about(&result, "deadline.throttled", 0.0, 0.0);
+    // 10 ms each, of which all but the first end in the next period.
+    is_about(&result, "rtapp.normal-1.run_ns_mean", 90e6, 10e6);
+}

@@ -158,8 +158,8 @@ pub enum Event {
     Ipi { to: CpuId },
     /// The periodic timer interrupt.
     Tick,
-    /// A deadline task has used up its runtime, or given the rest of it away: until [`Event::Replenished`] it waits for its
-    /// next period, not for a CPU.
+    /// A deadline task has used up its runtime, or given the rest of it away, or a task is stopped because its cgroup has no
+    /// CPU time left (`cpu.max`): until [`Event::Replenished`] it waits for that, not for a CPU.
     Throttled { task: TaskId },
     /// A throttled task has runtime again.
     Replenished { task: TaskId },

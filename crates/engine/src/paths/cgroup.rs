@@ -4,7 +4,8 @@
 //! program makes them that is started under the policy: with default settings, which are changed then.
 //!
 //! Model: making them takes no time, and none goes before the policy is unloaded. A cgroup takes single tasks, so that
-//! `ops.cgroup_cancel_move()` is never called. The engine's own classes do not look at cgroups.
+//! `ops.cgroup_cancel_move()` is never called. Of the engine's own classes, the fair class
+//! alone looks at cgroups (`fair_group.rs`, `bandwidth.rs`).
 
 use schedlab_trace::Recorder;
 use schedlab_workload::{Bandwidth, CgroupId, CgroupSettings};

@@ -80,6 +80,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         for &task in c.fair.waiting().iter().chain(c.dl.waiting().iter()) {
             self.place(found, task, at);
         }
+        if let Some(groups) = &self.groups {
+            for task in groups.stopped(c.id) {
+                self.place(found, task, at);
+            }
+        }
         if let Some(task) = c.curr() {
             let p = self.task(task);
             assert!(

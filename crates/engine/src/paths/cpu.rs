@@ -19,7 +19,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.attend(c);
             } else if let Some(task) = c.curr() {
                 let p = self.task(task);
-                if c.need_resched() && self.may_preempt(p) {
+                if c.need_resched() && self.may_preempt(p) || self.stops_now(c, p) {
                     self.schedule(c, true);
                 } else {
                     self.run_task(c, p);

@@ -437,13 +437,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.update_curr_dl(c, p);
     }
 
-    /// Replenishment timers of tasks have expired on `c`.
+    /// Replenishment timers of tasks and cgroups have expired on `c`.
     pub(crate) fn replenishments_due(&self, c: &Cpu) {
         self.set_mode(c, CpuMode::Sched);
         let path = self.set_lock_path(c, LockPath::Other);
         while let Some(task) = c.expired.pop_period() {
             self.dl_task_timer(c, self.task(task));
         }
+        self.limits_due(c);
         self.set_lock_path(c, path);
     }
 

@@ -4,20 +4,24 @@
 //! deadline runs (Stoica, Abdel-Wahab: *Earliest eligible virtual deadline first*, 1995; Linux 6.6
 //! and later, kernel/sched/fair.c). Placement and balance follow the outlines of Linux's.
 //!
-//! Model: no groups of tasks. Wakeups compare average loads as in the kernel; balancing compares the tasks that each CPU has
+//! Groups of tasks (`fair_group.rs`) have a queue each, and a place in the queue of the group above; a run without them has the
+//! root's queue alone.
+//!
+//! Model: wakeups compare average loads as in the kernel; balancing compares the tasks that each CPU has
 //! now. A busy CPU balances with all others at one level. A task that sleeps with negative lag works it off outside of its
 //! queue. The queue is searched instead of a tree. The baseline's queues cost no time of their own beyond the profile's
 //! schedule() path, so it is a baseline of decisions, not of their cost.
 
 use schedlab_trace::{CpuId, CpuMode, LockPath, Recorder, TaskId};
-use schedlab_workload::SchedClass;
+use schedlab_workload::{CgroupId, SchedClass};
 
 use crate::contract::consts::{deq, enq, wake};
 use crate::contract::policy::Policy;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::domains::Llc;
-use crate::state::fair::CAPACITY;
+use crate::state::fair::{CAPACITY, Leave, Queue};
+use crate::state::fair_group::{Member, WEIGHT_SHIFT};
 use crate::state::stop::Push;
 use crate::state::task::{Class, OnRq, Task};
 use crate::state::utilisation::nr_idle_scan;
@@ -44,8 +48,48 @@ const CACHE_NICE_TRIES: u32 = 1;
 /// The timer is not set for less (`hrtick_start()`).
 const SHORTEST_NS: u64 = 10_000;
 
-fn virtual_ns(ran: i64, weight: u32) -> i64 {
-    ran * NICE_0 / i64::from(weight)
+/// `calc_delta_fair()`, for the weight of a [`Member`].
+fn virtual_ns(ran: i64, weight: i64) -> i64 {
+    (ran * (NICE_0 << WEIGHT_SHIFT)) / weight
+}
+
+/// The mean of the virtual times of a queue's members and the sum of their weights. `zero`: near the mean.
+fn average<'k>(zero: i64, members: impl Iterator<Item = Member<'k>>) -> (i64, i64) {
+    let (sum, weights) = members.fold((0i128, 0i64), |(sum, weights), member| {
+        let weight = member.weight();
+        let offset = member.entity().vruntime() - zero;
+        (
+            sum + i128::from(offset) * i128::from(weight),
+            weights + weight,
+        )
+    });
+    if weights == 0 {
+        return (zero, 0);
+    }
+    (zero + sum.div_euclid(i128::from(weights)) as i64, weights)
+}
+
+/// The eligible member with the earliest deadline, of those that wait and the `running` one.
+fn earliest<'k>(
+    waiting: impl Iterator<Item = Member<'k>> + Clone,
+    running: Option<Member<'k>>,
+    average: i64,
+) -> Option<Member<'k>> {
+    waiting
+        .clone()
+        .chain(running)
+        .filter(|member| member.entity().is_eligible(average))
+        .min_by_key(|member| member.entity().deadline())
+        // Rounding can leave no member eligible: then the one that has had the least.
+        .or_else(|| {
+            let all = waiting.chain(running);
+            all.min_by_key(|member| member.entity().vruntime())
+        })
+}
+
+/// Whether `p` is in a queue of the class, or runs from one.
+pub(crate) fn has_place(p: &Task) -> bool {
+    p.class() == Class::Fair && p.on_rq() == OnRq::Queued && !p.fair.is_throttled()
 }
 
 impl<P: Policy, R: Recorder> Kernel<P, R> {
@@ -57,37 +101,52 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn running_fair(&self, rq: &Cpu) -> Option<&Task> {
         let p = self.task(rq.curr()?);
-        (p.class() == Class::Fair && p.on_rq() == OnRq::Queued).then_some(p)
+        has_place(p).then_some(p)
     }
 
-    /// V, the weighted mean of the virtual times (`avg_vruntime()`), and the sum of the weights.
-    fn average_vruntime(&self, rq: &Cpu) -> (i64, i64) {
-        let zero = rq.fair.zero();
-        let queue = rq.fair.waiting();
-        let all = queue
-            .iter()
-            .map(|&task| self.task(task))
-            .chain(self.running_fair(rq));
-        let (sum, weights) = all.fold((0i128, 0i64), |(sum, weights), p| {
-            let weight = i64::from(p.load_weight());
-            let offset = p.fair.vruntime() - zero;
-            (
-                sum + i128::from(offset) * i128::from(weight),
-                weights + weight,
-            )
-        });
-        if weights == 0 {
-            return (zero, 0);
+    /// The queue of the group `of` on a CPU.
+    pub(crate) fn fair_queue<'k>(&'k self, rq: &'k Cpu, of: CgroupId) -> &'k Queue {
+        match &self.groups {
+            Some(groups) if of != CgroupId::ROOT => &groups.rq(of, rq.id).queue,
+            _ => &rq.fair.root,
         }
-        (zero + sum.div_euclid(i128::from(weights)) as i64, weights)
     }
 
-    /// The weights of a CPU's tasks.
-    fn fair_load(&self, rq: &Cpu) -> i64 {
+    /// V, the weighted mean of the virtual times in the queue of the group `of` (`avg_vruntime()`), and the sum of the
+    /// weights.
+    pub(crate) fn average_vruntime(&self, rq: &Cpu, of: CgroupId) -> (i64, i64) {
+        let zero = self.fair_queue(rq, of).zero();
         let queue = rq.fair.waiting();
-        let waiting = queue.iter().map(|&task| self.task(task));
-        let all = waiting.chain(self.running_fair(rq));
-        all.map(|p| i64::from(p.load_weight())).sum()
+        match &self.groups {
+            None => {
+                let waiting = queue.iter().map(|&task| self.task(task));
+                let all = waiting.chain(self.running_fair(rq));
+                average(zero, all.map(Member::Task))
+            }
+            Some(groups) => {
+                let running = self.running_member(groups, rq, of);
+                let waiting = self.waiting_members(groups, rq.id, of, &queue, running);
+                average(zero, waiting.chain(running))
+            }
+        }
+    }
+
+    /// The weights of the members of the queue of the group `of` on a CPU.
+    pub(crate) fn fair_load(&self, rq: &Cpu, of: CgroupId) -> i64 {
+        let queue = rq.fair.waiting();
+        match &self.groups {
+            None => {
+                let waiting = queue.iter().map(|&task| self.task(task));
+                let all = waiting.chain(self.running_fair(rq));
+                all.map(|p| i64::from(p.load_weight())).sum()
+            }
+            Some(groups) => {
+                let running = self.running_member(groups, rq, of);
+                let waiting = self.waiting_members(groups, rq.id, of, &queue, running);
+                let all = waiting.chain(running);
+                all.map(Member::weight).sum::<i64>() >> WEIGHT_SHIFT
+            }
+        }
     }
 
     /// Whether a CPU has a task of the class that may run on `cpu`.
@@ -105,18 +164,22 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         waiting.any(|p| !p.allows(cpu))
     }
 
-    /// Brings a CPU's load up to the local time of `c`, before its tasks change.
-    fn update_load(&self, c: &Cpu, rq: &Cpu) {
-        rq.fair
-            .load
-            .update(c.this.now.get(), self.fair_load(rq) as u64);
+    /// Brings the load of the group `of` on a CPU, and of those above, up to the local time of `c`, before their members
+    /// change.
+    pub(crate) fn update_load(&self, c: &Cpu, rq: &Cpu, of: CgroupId) {
+        if let Some(groups) = &self.groups {
+            self.update_group_loads(c, groups, rq, of);
+        }
+        let load = self.fair_load(rq, CgroupId::ROOT) as u64;
+        rq.fair.root.load.update(c.this.now.get(), load);
     }
 
     /// `p` comes to `rq`: so does its load, as it was when `p` went to sleep and has faded since.
     fn attach_load(&self, c: &Cpu, rq: &Cpu, p: &Task, initial: bool) {
         let now = c.this.now.get();
         let load = &p.fair.load;
-        self.update_load(c, rq);
+        let of = p.cgroup();
+        self.update_load(c, rq, of);
         if initial {
             load.begin(now, u64::from(p.load_weight()));
         }
@@ -126,25 +189,25 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         if let Some(before) = before.map(|cpu| self.cpu(cpu)) {
-            self.update_load(c, before);
-            before.fair.load.detach(load);
+            self.update_load(c, before, of);
+            self.fair_queue(before, of).load.detach(load);
         }
-        rq.fair.load.attach(load);
+        self.fair_queue(rq, of).load.attach(load);
     }
 
-    /// `p` leaves the class, or has ended: its load leaves the CPU where it came last (`detach_task_cfs_rq()`,
+    /// `p` leaves the class or its group, or has ended: its load leaves the CPU where it came last (`detach_task_cfs_rq()`,
     /// `task_dead_fair()`).
     pub(crate) fn detach_load(&self, c: &Cpu, p: &Task) {
         let Some(rq) = p.fair.set_load_cpu(None).map(|cpu| self.cpu(cpu)) else {
             return;
         };
-        self.update_load(c, rq);
+        self.update_load(c, rq, p.cgroup());
         p.fair.load.update(c.this.now.get(), 0);
-        rq.fair.load.detach(&p.fair.load);
+        self.fair_queue(rq, p.cgroup()).load.detach(&p.fair.load);
     }
 
     /// `update_curr()`. Whose request is used up, or has lasted as long as it was to be left alone, makes way for others.
-    fn update_curr_fair(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn update_curr_fair(&self, c: &Cpu, p: &Task) {
         let rq = self.cpu(p.cpu());
         if self.charge_fair(c, p) && self.fair_task_waits(rq) {
             self.resched_curr(c, rq);
@@ -159,25 +222,42 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if ran == 0 {
             return false;
         }
-        let passed = virtual_ns(ran as i64, p.load_weight());
-        p.fair.charge(passed, || self.virtual_slice(p))
-    }
-
-    /// The length of a request of `p` in virtual time.
-    fn virtual_slice(&self, p: &Task) -> i64 {
-        virtual_ns(self.fair_slice(), p.load_weight())
-    }
-
-    /// `place_entity()`.
-    fn place_entity(&self, rq: &Cpu, p: &Task, initial: bool) {
-        let (average, weights) = self.average_vruntime(rq);
-        let weight = i64::from(p.load_weight());
-        if let Some(cpu) = p.fair.take_slept_on() {
-            let (average, weights) = self.average_vruntime(self.cpu(cpu));
-            p.fair.work_off_lag((weights > 0).then_some(average));
+        let gives_way = self.charge_member(Member::Task(p), ran as i64);
+        match &self.groups {
+            None => gives_way,
+            Some(groups) => self.charge_groups(c, groups, p, ran as i64, gives_way),
         }
-        p.fair.place(average, weights, weight, || {
-            let slice = self.virtual_slice(p);
+    }
+
+    /// Charges `ran` to a member. Returns whether others of its queue are to be considered.
+    pub(crate) fn charge_member(&self, member: Member<'_>, ran: i64) -> bool {
+        let passed = virtual_ns(ran, member.weight());
+        let entity = member.entity();
+        entity.charge(passed, || self.virtual_slice(member))
+    }
+
+    /// The length of a request in virtual time.
+    fn virtual_slice(&self, member: Member<'_>) -> i64 {
+        virtual_ns(self.fair_slice(), member.weight())
+    }
+
+    /// The most lag that a member of a queue keeps, in virtual time.
+    pub(crate) fn lag_bound(&self, member: Member<'_>) -> i64 {
+        let tick = self.costs.tick_period_ns as i64;
+        let bound = self.version.fair_lag_bound(self.fair_slice(), tick);
+        virtual_ns(bound, member.weight())
+    }
+
+    /// `place_entity()` in the queue of the group `of`.
+    pub(crate) fn place_entity(&self, rq: &Cpu, member: Member<'_>, of: CgroupId, initial: bool) {
+        let (average, weights) = self.average_vruntime(rq, of);
+        let entity = member.entity();
+        if let Some(cpu) = entity.take_slept_on() {
+            let (average, weights) = self.average_vruntime(self.cpu(cpu), of);
+            entity.work_off_lag((weights > 0).then_some(average));
+        }
+        entity.place(average, weights, member.weight(), || {
+            let slice = self.virtual_slice(member);
             // A new task begins half-way into a slice.
             if initial { slice / 2 } else { slice }
         });
@@ -185,6 +265,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     pub(crate) fn enqueue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
         self.classes.use_fair();
+        if p.fair.is_throttled() && self.stays_throttled(c, rq, p) {
+            return;
+        }
         if let Some(curr) = self.running_fair(rq).filter(|curr| curr.id != p.id) {
             self.update_curr_fair_of(c, curr);
         }
@@ -196,10 +279,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         if initial {
             self.begin_utilisation(c, rq, p);
         }
-        self.place_entity(rq, p, initial);
+        self.place_entity(rq, Member::Task(p), p.cgroup(), initial);
         p.set_on_rq(OnRq::Queued);
         if rq.curr() != Some(p.id) {
             rq.fair.push(p.id);
+        }
+        if let Some(groups) = &self.groups {
+            self.enqueue_groups(c, groups, rq, p);
         }
         // hrtick_update()
         if !rq.fair.has_slice_end()
@@ -250,60 +336,90 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Brings the running task of another CPU up to date as of the local time of `c`.
-    fn update_curr_fair_of(&self, c: &Cpu, p: &Task) {
+    pub(crate) fn update_curr_fair_of(&self, c: &Cpu, p: &Task) {
         if c.this.now.get() > p.exec_start() {
             self.update_curr_fair(c, p);
         }
     }
 
     pub(crate) fn dequeue_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task, flags: u64) {
-        self.update_load(c, rq);
+        if p.fair.is_throttled() {
+            return self.dequeue_throttled_task(c, p, flags);
+        }
+        let way = match flags & deq::SLEEP {
+            0 => Leave::Move,
+            _ => Leave::Sleep(rq.id),
+        };
+        self.dequeue_entities(c, rq, p, way);
+    }
+
+    /// `dequeue_entities()`.
+    pub(crate) fn dequeue_entities(&self, c: &Cpu, rq: &Cpu, p: &Task, way: Leave) {
+        let of = p.cgroup();
+        self.update_load(c, rq, of);
         p.fair
             .load
             .update(c.this.now.get(), u64::from(p.load_weight()));
         if rq.curr() == Some(p.id) {
-            if flags & deq::SLEEP == 0 {
+            if way == Leave::Move {
                 self.update_curr_fair(c, p);
             } else {
                 self.charge_fair(c, p);
                 rq.fair.set_busy(c.this.now.get(), false);
             }
         }
-        let (average, _) = self.average_vruntime(rq);
-        let tick = self.costs.tick_period_ns as i64;
-        let bound = self.version.fair_lag_bound(self.fair_slice(), tick);
-        let bound = virtual_ns(bound, p.load_weight());
-        let sleeps = flags & deq::SLEEP != 0;
-        p.fair.leave(average, bound, sleeps.then_some(rq.id));
-        if sleeps {
+        let (average, _) = self.average_vruntime(rq, of);
+        p.fair.leave(average, self.lag_bound(Member::Task(p)), way);
+        if way != Leave::Move {
             self.keep_utilisation(p);
             p.stop.forget_push();
         }
         rq.sub_nr_running();
         rq.fair.remove(p.id);
-        rq.fair.advance(average);
+        self.fair_queue(rq, of).advance(average);
+        if let Some(groups) = &self.groups {
+            self.dequeue_groups(c, groups, rq, p, way);
+        }
     }
 
-    /// `pick_eevdf()`: the eligible task with the earliest deadline. The running one goes on while
-    /// the request that it was chosen with lasts and it is eligible (run to parity).
-    fn pick_eevdf<'k>(&'k self, rq: &Cpu, running: Option<&'k Task>) -> Option<&'k Task> {
-        let (average, _) = self.average_vruntime(rq);
-        let eligible = |p: &Task| p.fair.is_eligible(average);
-        if let Some(p) = running
-            && eligible(p)
-            && p.fair.is_protected()
+    /// `pick_eevdf()` in the queue of the group `of`: the eligible member with the earliest deadline. The running one goes
+    /// on while the request that it was chosen with lasts and it is eligible (run to parity).
+    fn pick_eevdf<'k>(
+        &'k self,
+        rq: &Cpu,
+        of: CgroupId,
+        running: Option<Member<'k>>,
+    ) -> Option<Member<'k>> {
+        let (average, _) = self.average_vruntime(rq, of);
+        if let Some(member) = running
+            && member.entity().is_eligible(average)
+            && member.entity().is_protected()
         {
-            return Some(p);
+            return running;
         }
         let queue = rq.fair.waiting();
-        let waiting = queue.iter().map(|&task| self.task(task));
-        waiting
-            .clone()
-            .chain(running)
-            .filter(|p| eligible(p))
-            .min_by_key(|p| p.fair.deadline())
-            // Rounding can leave no task eligible: then the one that has had the least.
-            .or_else(|| waiting.chain(running).min_by_key(|p| p.fair.vruntime()))
+        match &self.groups {
+            None => {
+                let waiting = queue.iter().map(|&task| self.task(task));
+                earliest(waiting.map(Member::Task), running, average)
+            }
+            Some(groups) => {
+                let waiting = self.waiting_members(groups, rq.id, of, &queue, running);
+                earliest(waiting, running, average)
+            }
+        }
+    }
+
+    /// The task that is to run, from the root's queue down.
+    fn pick_fair_task<'k>(&'k self, rq: &Cpu, running: Option<&'k Task>) -> Option<&'k Task> {
+        let mut of = CgroupId::ROOT;
+        loop {
+            let here = running.and_then(|p| self.member_with(rq, of, p));
+            match self.pick_eevdf(rq, of, here)? {
+                Member::Task(p) => return Some(p),
+                Member::Group(group) => of = group.id,
+            }
+        }
     }
 
     pub(crate) fn fair_task_waits(&self, rq: &Cpu) -> bool {
@@ -311,16 +427,18 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn pick_task_fair(&self, c: &Cpu, prev: Option<&Task>) -> Option<TaskId> {
-        let running = prev.filter(|p| p.class() == Class::Fair && p.on_rq() == OnRq::Queued);
+        let mut running = prev.filter(|p| has_place(p));
         if let Some(p) = running {
             self.charge_fair(c, p);
         }
         if running.is_none() && !c.fair.waits() && c.is_online() {
             self.newidle_balance(c);
+            // Its group may have got CPU time meanwhile.
+            running = prev.filter(|p| has_place(p));
         } else {
             c.fair.take_wanted();
         }
-        let next = self.pick_eevdf(c, running)?;
+        let next = self.pick_fair_task(c, running)?;
         // In the kernel a task that is chosen again goes on without the timer until another task is enqueued or the
         // tick comes. On a real system another task soon is. Here there may be none, and two hogs would take turns at
         // ticks only.
@@ -331,10 +449,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     pub(crate) fn put_prev_task_fair(&self, c: &Cpu, rq: &Cpu, p: &Task) {
-        if p.on_rq() == OnRq::Queued {
+        if has_place(p) {
             self.charge_fair(c, p);
             rq.fair.push(p.id);
         }
+        rq.set_stops_in_user(false);
         rq.fair.set_busy(c.this.now.get(), false);
     }
 
@@ -344,12 +463,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         c.fair.set_busy(c.this.now.get(), true);
         p.start_exec(c.this.now.get());
         p.fair.protect();
+        if let Some(groups) = &self.groups {
+            self.set_next_groups(c, groups, p);
+        }
         c.fair.clear_slice_end();
         self.hrtick_start_fair(c, c, p);
     }
 
     pub(crate) fn task_tick_fair(&self, c: &Cpu, p: &Task) {
         self.update_curr_fair(c, p);
+        if let Some(groups) = &self.groups {
+            self.update_load(c, c, p.cgroup());
+            self.update_cfs_groups(c, groups, c, p.cgroup());
+        }
     }
 
     /// `yield_task_fair()`: beside others it forfeits the rest of its request.
@@ -358,11 +484,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             return;
         }
         self.update_curr_fair(c, p);
-        let (average, _) = self.average_vruntime(c);
+        let (average, _) = self.average_vruntime(c, p.cgroup());
         // One that is not eligible makes way without that.
         if p.fair.is_eligible(average) {
             p.fair.forfeit();
-            p.fair.update_deadline(|| self.virtual_slice(p));
+            p.fair
+                .update_deadline(|| self.virtual_slice(Member::Task(p)));
         }
     }
 
@@ -370,18 +497,33 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let Some(curr) = self.running_fair(rq) else {
             return;
         };
-        let idle = |task: &Task| task.attributes().policy == SchedClass::Idle;
-        if idle(curr) && !idle(p) {
-            curr.fair.cancel_protection();
-            self.resched_curr(c, rq);
+        if p.fair.is_throttled() {
             return;
+        }
+        // find_matching_se()
+        let of = match &self.groups {
+            None => CgroupId::ROOT,
+            Some(groups) => groups.common(curr.cgroup(), p.cgroup()),
+        };
+        let member = |p| self.member_with(rq, of, p);
+        let (Some(running), Some(woken)) = (member(curr), member(p)) else {
+            return;
+        };
+        match (self.is_idle_member(running), self.is_idle_member(woken)) {
+            (true, false) => {
+                running.entity().cancel_protection();
+                self.resched_curr(c, rq);
+                return;
+            }
+            (false, true) => return,
+            _ => {}
         }
         if p.attributes().policy != SchedClass::Normal {
             return;
         }
         self.update_curr_fair_of(c, curr);
-        let best = self.pick_eevdf(rq, Some(curr));
-        if best.is_some_and(|best| best.id == p.id) {
+        let best = self.pick_eevdf(rq, of, Some(running));
+        if best.is_some_and(|best| best.is(woken)) {
             self.resched_curr(c, rq);
         }
     }
@@ -391,19 +533,19 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         rq.curr().is_none() && rq.nr_running() == 0
     }
 
-    /// Whether a CPU is as good as idle for `p`: it has only tasks of SCHED_IDLE, and `p` is not one
-    /// (`choose_idle_cpu()`).
+    /// Whether a CPU is as good as idle for `p`: it has only tasks of SCHED_IDLE or of idle groups, and `p` is not under
+    /// SCHED_IDLE (`choose_idle_cpu()`).
     fn is_free_for(&self, p: &Task, cpu: CpuId) -> bool {
         let rq = self.cpu(cpu);
-        let idle = |task: &Task| task.attributes().policy == SchedClass::Idle;
         let has_idle_only = || {
             let queue = rq.fair.waiting();
             let curr = self.running_fair(rq);
             let nr = queue.len() + usize::from(curr.is_some());
             let mut all = queue.iter().map(|&task| self.task(task)).chain(curr);
-            nr > 0 && nr == rq.nr_running() as usize && all.all(idle)
+            nr > 0 && nr == rq.nr_running() as usize && all.all(|p| self.counts_as_idle(p))
         };
-        self.is_idle_for_fair(cpu) || !idle(p) && self.classes.has_fair() && has_idle_only()
+        let is_idle = p.attributes().policy == SchedClass::Idle;
+        self.is_idle_for_fair(cpu) || !is_idle && self.classes.has_fair() && has_idle_only()
     }
 
     /// `sched_balance_find_dst_cpu()` for a new task or a new program: where there is least to do besides `p`, on a core
@@ -509,17 +651,17 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let loads = p.fair.load_cpu();
         let load_of = |cpu: CpuId| {
             let rq = self.cpu(cpu);
-            self.update_load(c, rq);
-            rq.fair.load.get() as i64
+            self.update_load(c, rq, p.cgroup());
+            rq.fair.root.load.get() as i64
         };
-        let load = p.fair.load.get() as i64;
+        let load = self.task_h_load(c, self.cpu(loads.unwrap_or(prev)), p);
         let mut here = load_of(c.id);
         if is_sync {
             let waker = self.running_fair(c).map_or(0, |waker| {
                 let now = c.this.now.get();
                 let load = &waker.fair.load;
                 load.update(now, u64::from(waker.load_weight()));
-                load.get() as i64
+                self.task_h_load(c, c, waker)
             });
             if waker > here {
                 return c.id;
@@ -627,6 +769,9 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// the run queue's lock keeps others waiting until it is; without run queue locks it stays.
     fn can_migrate_fair(&self, p: &Task, cpu: CpuId) -> bool {
         let is_free = || !p.on_cpu() && !self.is_chosen(p, self.cpu(p.cpu()));
+        if self.is_throttled_on(p, cpu) {
+            return false;
+        }
         p.allows(cpu) && (self.machine.sched_ext.rq_locks || is_free())
     }
 
@@ -639,9 +784,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// (`calculate_imbalance()`): neither is to have less than the mean after that.
     fn fair_imbalance(&self, c: &Cpu) -> Option<(&Cpu, i64)> {
         let online = || self.cpus.iter().filter(|rq| rq.is_online());
-        let load = |rq: &Cpu| self.fair_load(rq) * CAPACITY / self.fair_capacity(rq);
+        let load =
+            |rq: &Cpu| self.fair_load(rq, CgroupId::ROOT) * CAPACITY / self.fair_capacity(rq);
         let here = load(c);
-        let all = online().map(|rq| self.fair_load(rq)).sum::<i64>();
+        let all = online().map(|rq| self.fair_load(rq, CgroupId::ROOT));
+        let all = all.sum::<i64>();
         let mean = all * CAPACITY / online().map(|rq| self.fair_capacity(rq)).sum::<i64>();
         let busiest = online()
             .filter(|rq| rq.id != c.id && rq.nr_running() >= 2 && self.fair_task_for(rq, c.id))
@@ -696,7 +843,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             let p = self.task(task);
             let hot = p.fair.last_ran() + CACHE_HOT_NS > c.this.now.get();
             let moves = idle || !hot || failed > CACHE_NICE_TRIES;
-            let weight = i64::from(p.load_weight());
+            let weight = self.task_h_weight(src, p);
             let fits = weight >> failed.min(63) <= left;
             if self.can_migrate_fair(p, c.id) && moves && fits && self.is_queued_on(p, src) {
                 left -= weight;

@@ -106,6 +106,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     /// `balance_push()`: the tasks that wait on `c` go where they may.
     fn push_tasks_off(&self, c: &Cpu) {
         self.rq_lock(c, c);
+        self.unthrottle_offline(c);
         for task in self.queued_tasks(c) {
             let p = self.task(task);
             if self.is_queued_on(p, c) {

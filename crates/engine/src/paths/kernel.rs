@@ -31,6 +31,7 @@ use crate::state::deadline::Bandwidth;
 use crate::state::domains::Domains;
 use crate::state::dsq::Dsqs;
 use crate::state::event_queue::{CpuEvent, Event, EventQueue, Timer};
+use crate::state::fair_group::Groups;
 use crate::state::idle::IdleMasks;
 use crate::state::life::Life;
 use crate::state::lock::Locks;
@@ -47,6 +48,7 @@ use crate::state::traffic::Traffic;
 const STREAM_LOCKS: u32 = u32::MAX;
 const STREAM_POLICY: u32 = u32::MAX - 1;
 const STREAM_STARTER: u32 = u32::MAX - 2;
+const STREAM_LIMITS: u32 = 1 << 31;
 /// The first one of the machine's background; others have the numbers below it.
 const STREAM_BACKGROUND: u32 = u32::MAX - 3;
 
@@ -116,6 +118,8 @@ pub(crate) struct Kernel<P, R> {
     pub tasks: TaskTable,
     pub population: Population,
     pub cgroups: CgroupTable,
+    /// Groups of the fair class, where there are cgroups below the root.
+    pub groups: Option<Groups>,
     pub dsqs: Dsqs,
     pub locks: Locks,
     /// Objects that calls of tasks share.
@@ -233,6 +237,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             domains: Domains::new(&machine.topology),
             tasks: TaskTable::default(),
             population: Population::default(),
+            groups: Groups::new(&workload.cgroups, nr_cpus, stream(seed, STREAM_LIMITS)),
             cgroups: CgroupTable::new(workload.cgroups.clone()),
             dsqs: Dsqs::new(nr_cpus, nr_nodes as usize),
             locks: Locks::new(stream(seed, STREAM_LOCKS)),
@@ -496,6 +501,11 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             Event::Timer(cpu, Timer::Replenish(task)) => {
                 let cpu = self.online_or_other(cpu);
                 self.cpu(cpu).expired.push_period(task);
+                self.raise(cpu, crate::state::cpu::irq::REPLENISH, time)
+            }
+            Event::Timer(cpu, timer @ (Timer::Quota(_) | Timer::Slack(_))) => {
+                let cpu = self.online_or_other(cpu);
+                self.cpu(cpu).expired.push_limit(timer);
                 self.raise(cpu, crate::state::cpu::irq::REPLENISH, time)
             }
             Event::Timer(cpu, Timer::Ack(object)) => self.ack_timer_expires(object, cpu, time),

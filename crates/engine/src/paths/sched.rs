@@ -151,6 +151,13 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             c.set_need_resched(false);
         }
         let prev = c.curr().map(|task| self.task(task));
+        // A task that blocks is not on the way to user space.
+        if let Some(p) = prev
+            && preempt
+            && self.stops_now(c, p)
+        {
+            self.throttle_task(c, p);
+        }
         let mut prev_state = PrevState::Preempted;
         if let Some(p) = prev {
             if p.take_yield() {
@@ -354,6 +361,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn put_prev_task(&self, c: &Cpu, p: &Task, next: NextTask) {
         match p.class() {
             Class::Ext => self.put_prev_task_scx(c, p, next),
+            Class::Fair if next.class == Class::Fair => self.put_prev_task_fair(c, c, p),
             _ => self.put_changing_task(c, c, p),
         }
     }
@@ -362,7 +370,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     fn put_changing_task(&self, c: &Cpu, rq: &Cpu, p: &Task) {
         match p.class() {
             Class::Ext => self.put_changing_task_scx(c, rq, p),
-            Class::Fair => self.put_prev_task_fair(c, rq, p),
+            Class::Fair => {
+                self.put_prev_task_fair(c, rq, p);
+                rq.fair.choose(None);
+            }
             Class::Rt => self.put_prev_task_rt(c, rq, p),
             Class::Deadline => self.put_prev_task_dl(c, rq, p),
             Class::Idle | Class::Stop => {}
@@ -606,6 +617,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             }
             Change::Cgroup(to) => {
                 let from = p.cgroup();
+                // task_change_group_fair()
+                if old_class == Class::Fair {
+                    self.detach_load(c, p);
+                }
                 p.set_cgroup(to);
                 self.sync_task(p);
                 self.scx_cgroup_move_task(c, rq, p, from);
@@ -635,7 +650,8 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             self.detach_load(c, p);
         }
         if old_class == Class::Fair {
-            p.fair.reweight(old.load_weight(), p.load_weight());
+            let (old, new) = (old.load_weight(), p.load_weight());
+            p.fair.reweight(i64::from(old), i64::from(new));
         } else if old_class == Class::Deadline && new_class != Class::Deadline {
             self.leave_dl(c, p);
         }

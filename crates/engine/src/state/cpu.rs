@@ -36,7 +36,7 @@ pub(crate) mod irq {
     pub const HOTPLUG: u32 = 1 << 6;
     /// The running task's slice ends (`hrtick()`).
     pub const HRTICK: u32 = 1 << 7;
-    /// Periods of throttled deadline tasks begin.
+    /// Periods of throttled deadline tasks begin, or of cgroups' limits.
     pub const REPLENISH: u32 = 1 << 8;
     /// Acknowledgements of TCP have been delayed for long enough.
     pub const ACK: u32 = 1 << 9;
@@ -74,6 +74,8 @@ impl Calls {
     const OFFLINE: u32 = 1 << 17;
     /// The run is over: what tasks would do from here on is not part of it.
     const CLOSED: u32 = 1 << 18;
+    /// The running task is to stop when it is in user space (`task_struct::sched_throttle_work`).
+    const STOPS_IN_USER: u32 = 1 << 19;
 
     const IRQS: u32 = Calls::NEED_RESCHED - 1;
 
@@ -245,6 +247,17 @@ impl Cpu {
     #[inline(always)]
     pub fn need_resched(&self) -> bool {
         self.calls.has(Calls::NEED_RESCHED)
+    }
+
+    /// Whether the running task is to stop as soon as it is in user space (`task_has_throttle_work()`).
+    #[inline(always)]
+    pub fn stops_in_user(&self) -> bool {
+        self.calls.has(Calls::STOPS_IN_USER)
+    }
+
+    /// Notes whether it is.
+    pub fn set_stops_in_user(&self, on: bool) {
+        self.calls.set(Calls::STOPS_IN_USER, on);
     }
 
     /// Sets or clears the resched mark. Returns whether it was set.

@@ -7,6 +7,7 @@ use schedlab_trace::TaskId;
 use schedlab_workload::ObjectId;
 
 use crate::contract::policy::TimerId;
+use crate::state::event_queue::Timer;
 
 /// A CPU's part, each kind in the order in which they expired.
 #[derive(Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Expired {
     acks: RefCell<VecDeque<ObjectId>>,
     /// Tasks whose next period begins.
     periods: RefCell<VecDeque<TaskId>>,
+    /// Timers of groups with a limit.
+    limits: RefCell<VecDeque<Timer>>,
 }
 
 impl Expired {
@@ -48,6 +51,14 @@ impl Expired {
 
     pub fn pop_period(&self) -> Option<TaskId> {
         self.periods.borrow_mut().pop_front()
+    }
+
+    pub fn push_limit(&self, timer: Timer) {
+        self.limits.borrow_mut().push_back(timer);
+    }
+
+    pub fn pop_limit(&self) -> Option<Timer> {
+        self.limits.borrow_mut().pop_front()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cell::{Cell, Ref, RefCell};
 
 use schedlab_trace::{CpuId, TaskId};
+use schedlab_workload::CgroupId;
 
 use crate::state::domains::Attempts;
 use crate::state::utilisation::{Average, Utilisation};
@@ -13,7 +14,7 @@ pub(crate) const CAPACITY: i64 = 1_024;
 /// A taken part counts half after 32 ms (`LOAD_AVG_PERIOD`): this, divided by ln 2.
 const AVERAGE_NS: u64 = 46_166_000;
 
-/// A task's part (`struct sched_entity`). Virtual times are relative to the queue and may be negative.
+/// The part of a task, or of a group of tasks on a CPU (`struct sched_entity`). Virtual times are relative to the queue and may be negative.
 #[derive(Default)]
 pub(crate) struct Entity {
     vruntime: Cell<i64>,
@@ -38,10 +39,26 @@ pub(crate) struct Entity {
     load_cpu: Cell<Option<CpuId>>,
     /// Where cores differ in capacity.
     pub utilisation: Utilisation,
+    /// It has been stopped because its group has no CPU time left (`task_struct::throttled`).
+    throttled: Cell<bool>,
+}
+
+/// The way in which an entity leaves its queue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// To sleep, or a group without tasks.
+    Sleep(CpuId),
+    /// Its group has no CPU time left.
+    Throttle,
+    /// For something else.
+    Move,
 }
 
 impl Entity {
-    reads! { vruntime: i64, deadline: i64, has_started of started: bool, last_ran: u64, load_cpu: Option<CpuId> }
+    reads! {
+        vruntime: i64, deadline: i64, has_started of started: bool, last_ran: u64, load_cpu: Option<CpuId>,
+        is_throttled of throttled: bool,
+    }
 
     sets! {
         set_last_ran(now: u64): last_ran = now;
@@ -51,6 +68,8 @@ impl Entity {
         wake(prev: CpuId) -> Option<CpuId>: recent_cpu = Some(prev);
         /// Makes its load a part of another CPU's, or of none. Returns the former one.
         set_load_cpu(cpu: Option<CpuId>) -> Option<CpuId>: load_cpu = cpu;
+        throttle(): throttled = true;
+        unthrottle(): throttled = false;
     }
 
     /// Returns the rest of its request, in virtual time.
@@ -85,7 +104,8 @@ impl Entity {
         let lag = if weights == 0 {
             0
         } else {
-            self.vlag.get() * (weights + weight) / weights
+            let lag = i128::from(self.vlag.get()) * i128::from(weights + weight);
+            (lag / i128::from(weights)) as i64
         };
         self.vruntime.set(average - lag);
         self.started.set(true);
@@ -94,13 +114,16 @@ impl Entity {
         self.deadline.set(self.vruntime.get() + length);
     }
 
-    /// Leaves the queue, to sleep on `sleeps_on` or for something else. Its lag is bounded.
-    pub fn leave(&self, average: i64, bound: i64, sleeps_on: Option<CpuId>) {
+    /// Leaves the queue. Its lag is bounded.
+    pub fn leave(&self, average: i64, bound: i64, way: Leave) {
         let lag = average - self.vruntime.get();
         self.vlag.set(lag.clamp(-bound, bound));
-        self.slept_on.set(sleeps_on.filter(|_| lag < 0));
+        self.slept_on.set(match way {
+            Leave::Sleep(cpu) if lag < 0 => Some(cpu),
+            _ => None,
+        });
         let left = self.left();
-        self.rel_deadline.set(sleeps_on.is_none().then_some(left));
+        self.rel_deadline.set((way == Leave::Move).then_some(left));
     }
 
     /// Ends a sleep beside tasks whose mean is `average` now, or beside none. In the kernel it stays in the queue until it
@@ -113,10 +136,21 @@ impl Entity {
     }
 
     /// `reweight_entity()` while it is in no queue: what is kept in virtual time stays the same service.
-    pub fn reweight(&self, old: u32, new: u32) {
-        let scaled = |time: i64| time * i64::from(old) / i64::from(new);
+    pub fn reweight(&self, old: i64, new: i64) {
+        let scaled = |time: i64| scale(time, old, new);
         self.vlag.set(scaled(self.vlag.get()));
         self.rel_deadline.set(self.rel_deadline.get().map(scaled));
+    }
+
+    /// The same in a queue whose mean is `average`. Its lag is bounded.
+    pub fn reweight_queued(&self, average: i64, bound: i64, old: i64, new: i64) {
+        let moved = |time: i64| average + scale(time - average, old, new);
+        let lag = (average - self.vruntime.get()).clamp(-bound, bound);
+        if self.is_protected() {
+            self.protected.set(moved(self.protected.get()));
+        }
+        self.deadline.set(moved(self.deadline.get()));
+        self.vruntime.set(average - scale(lag, old, new));
     }
 
     /// `set_protect_slice()`: it is left alone until the end of its request.
@@ -139,14 +173,39 @@ impl Entity {
     }
 }
 
+/// Virtual time at the weight `old` as virtual time at `new`.
+fn scale(time: i64, old: i64, new: i64) -> i64 {
+    (i128::from(time) * i128::from(old) / i128::from(new)) as i64
+}
+
+/// A queue of tasks and groups on a CPU, apart from its list of members (`struct cfs_rq`).
+#[derive(Default)]
+pub(crate) struct Queue {
+    /// Virtual time that it goes on from when it is empty.
+    zero: Cell<i64>,
+    /// The weight of its members of late; those that sleep fade (`load_avg`).
+    pub load: Average,
+}
+
+impl Queue {
+    reads! { zero: i64 }
+
+    /// Notes the mean at which a member has left.
+    pub fn advance(&self, average: i64) {
+        self.zero.set(self.zero.get().max(average));
+    }
+}
+
 const NEVER: u64 = u64::MAX;
 
-/// A CPU's part (`struct cfs_rq`).
+/// A CPU's part.
 pub(crate) struct FairRq {
-    /// Waiting tasks in the order of their arrival.
+    /// Waiting tasks of all groups in the order of their arrival (`cfs_tasks`).
     queue: RefCell<Vec<TaskId>>,
-    /// Virtual time that an empty queue goes on from.
-    zero: Cell<i64>,
+    /// The queue of the root (`rq::cfs`).
+    pub root: Queue,
+    /// The group of the task that runs, or ran just now: it and those above have been chosen (`cfs_rq::curr`).
+    chosen: Cell<Option<CgroupId>>,
     ticks: Cell<u64>,
     /// When the running task's request ends, if the timer for that is set (`hrtick_timer`); [`NEVER`]: it is not.
     slice_end: Cell<u64>,
@@ -161,8 +220,6 @@ pub(crate) struct FairRq {
     /// without the part that goes with a task to another CPU.
     is_busy: Cell<bool>,
     busy: Average,
-    /// The weight of its tasks of late; those that sleep fade (`load_avg`).
-    pub load: Average,
     /// Before that it takes no misfit.
     takes_next: Cell<u64>,
     /// How much of the CPU higher classes have taken of late, of [`CAPACITY`] (`avg_rt`), …
@@ -175,7 +232,8 @@ impl Default for FairRq {
     fn default() -> Self {
         FairRq {
             queue: RefCell::default(),
-            zero: Cell::new(0),
+            root: Queue::default(),
+            chosen: Cell::new(None),
             ticks: Cell::new(0),
             slice_end: Cell::new(NEVER),
             failed: Cell::new(0),
@@ -183,7 +241,6 @@ impl Default for FairRq {
             wanted: Cell::new(None),
             is_busy: Cell::new(false),
             busy: Average::default(),
-            load: Average::default(),
             takes_next: Cell::new(0),
             stolen: Cell::new(0),
             stolen_at: Cell::new(0),
@@ -192,7 +249,7 @@ impl Default for FairRq {
 }
 
 impl FairRq {
-    reads! { zero: i64, nr_failed of failed: u32, wanted: Option<(CpuId, usize)> }
+    reads! { nr_failed of failed: u32, wanted: Option<(CpuId, usize)> }
 
     sets! {
         /// `hrtick_start()`.
@@ -203,6 +260,8 @@ impl FairRq {
         /// Takes one, and the next one at `next` at the earliest.
         take_misfit(next: u64): takes_next = next;
         take_wanted() -> Option<(CpuId, usize)>: wanted = None;
+        /// Notes the group of the task that is chosen. Returns the one before.
+        choose(group: Option<CgroupId>) -> Option<CgroupId>: chosen = group;
     }
 
     pub fn push(&self, task: TaskId) {
@@ -223,11 +282,6 @@ impl FairRq {
 
     pub fn nr_waiting(&self) -> usize {
         self.queue.borrow().len()
-    }
-
-    /// Notes the mean at which a task has left.
-    pub fn advance(&self, average: i64) {
-        self.zero.set(self.zero.get().max(average));
     }
 
     /// Counts a tick. Returns how many there have been.

@@ -11,6 +11,7 @@ mod custody;
 mod deadline;
 mod endless;
 mod errors;
+mod groups;
 mod hotplug;
 mod idle;
 mod inherit;

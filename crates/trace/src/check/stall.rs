@@ -1,5 +1,5 @@
-//! No runnable task waits beyond the watchdog's bound; a task that is lost waits for ever. A throttled deadline task waits
-//! for its next period, which is no stall.
+//! No runnable task waits beyond the watchdog's bound; a task that is lost waits for ever. A throttled task waits for its
+//! next period, which is no stall.
 
 use super::rule::{Check, Violation, Violations, entry};
 use crate::{CpuId, Duration, Event, Instant, Listener, PrevState, TaskId};

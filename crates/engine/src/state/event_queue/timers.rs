@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use schedlab_trace::TaskId;
-use schedlab_workload::ObjectId;
+use schedlab_workload::{CgroupId, ObjectId};
 
 use super::head::Head;
 use crate::contract::policy::TimerId;
@@ -25,6 +25,10 @@ pub(crate) enum Timer {
     Policy(TimerId),
     /// The next period of a throttled deadline task begins.
     Replenish(TaskId),
+    /// The next period of a cgroup's limit begins (`cfs_bandwidth::period_timer`).
+    Quota(CgroupId),
+    /// CPU time of a cgroup that has been given back is distributed (`cfs_bandwidth::slack_timer`).
+    Slack(CgroupId),
     /// A delayed acknowledgement of a direction of a TCP connection may be due.
     Ack(ObjectId),
 }
@@ -35,6 +39,7 @@ enum Slot {
     Policy(usize),
     Replenish(usize),
     Ack(usize),
+    Limit(usize),
 }
 
 impl Timer {
@@ -44,6 +49,8 @@ impl Timer {
             Timer::Policy(TimerId(number)) => Some(Slot::Policy(number as usize)),
             Timer::Replenish(task) => Some(Slot::Replenish(task.index())),
             Timer::Ack(ObjectId(number)) => Some(Slot::Ack(number as usize)),
+            Timer::Quota(cgroup) => Some(Slot::Limit(2 * cgroup.index())),
+            Timer::Slack(cgroup) => Some(Slot::Limit(2 * cgroup.index() + 1)),
             Timer::Watchdog | Timer::End | Timer::Hotplug | Timer::Task(_) | Timer::Sleep(_) => {
                 None
             }
@@ -79,8 +86,10 @@ pub(super) struct Timers {
     due: Vec<Head>,
     /// … each task's replenishment …
     replenish: Vec<Head>,
-    /// … and each connection's acknowledgement.
+    /// … each connection's acknowledgement …
     acks: Vec<Head>,
+    /// … and both timers of each cgroup.
+    limits: Vec<Head>,
     /// The block with the earliest. The first `taken` of it have expired.
     near: Vec<Entry>,
     taken: usize,
@@ -98,6 +107,7 @@ impl Default for Timers {
             due: Vec::new(),
             replenish: Vec::new(),
             acks: Vec::new(),
+            limits: Vec::new(),
             near: Vec::with_capacity(BLOCK),
             taken: 0,
             far: VecDeque::new(),
@@ -174,6 +184,7 @@ impl Timers {
             Slot::Policy(at) => (&mut self.due, at),
             Slot::Replenish(at) => (&mut self.replenish, at),
             Slot::Ack(at) => (&mut self.acks, at),
+            Slot::Limit(at) => (&mut self.limits, at),
         };
         if table.len() <= at {
             table.resize(at + 1, Head::NEVER);
