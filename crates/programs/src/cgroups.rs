@@ -31,7 +31,8 @@ const ELSEWHERE: &str =
     "or take a virtual machine (`schedlab run --vm`), or leave out the options of cgroups";
 
 /// How a process gets a cgroup of its own with the right to make others there.
-const DELEGATED: &str = "start it by `systemd-run --user --scope -p Delegate=yes schedlab …`, as root (`sudo systemd-run --scope …`)";
+const DELEGATED: &str =
+    "start it by `systemd-run --user --scope -p Delegate=yes schedlab …`, or as root";
 
 fn refused(what: impl std::fmt::Display, remedy: &str) -> ProgramError {
     ProgramError::Refused(format!(
@@ -236,7 +237,8 @@ impl Plan {
         for folder in self.folders.iter().rev() {
             while let Err(error) = fs::remove_dir(folder) {
                 match error.kind() {
-                    ErrorKind::NotFound => break,
+                    // A file system that is mounted read-only refuses to remove what is not there, too.
+                    _ if !folder.exists() => break,
                     ErrorKind::ResourceBusy if Instant::now() < deadline => {
                         sys::sleep_for(1_000_000);
                     }
