@@ -165,7 +165,7 @@ fn stop_orphans() {
         if orphans.is_empty() || Instant::now() > deadline {
             return;
         }
-        for &orphan in &orphans {
+        for &orphan in orphans.iter().filter(|orphan| !is_remover(**orphan)) {
             let _ = kill_process(orphan, Signal::KILL);
         }
         for &orphan in &orphans {
@@ -176,6 +176,13 @@ fn stop_orphans() {
             }
         }
     }
+}
+
+/// Returns whether a process is about to remove the cgroups of a workload that has ended (`Tell::Remover` of
+/// schedlab-programs). It ends by itself.
+fn is_remover(pid: Pid) -> bool {
+    let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
+    name.is_ok_and(|name| name.trim_end() == "load:remover")
 }
 
 /// Our children that are in another process group and head no group of ours.

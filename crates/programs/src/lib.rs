@@ -13,6 +13,7 @@
 //! - a listening socket is a pair of datagram sockets, which wake one of those who wait, as `accept()` does;
 //! - mutexes, condition variables, barriers and semaphores are glibc's, process-shared; a user-level lock is
 //!   a test-and-set word; suspend and notify are a condition variable with a count;
+//! - a cgroup is one of cgroup v2, that threads join one by one;
 //! - `Compute` burns CPU time of its thread ([`load`]); what the simulator charges for system calls is
 //!   charged here by the kernel itself.
 //!
@@ -22,6 +23,7 @@
 //!
 //! [`Action`]: schedlab_workload::Action
 
+mod cgroups;
 pub mod load;
 mod objects;
 pub mod original;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
-use schedlab_workload::{Counters, ObjectSpec, SchedClass, Start, TaskSpec, Workload};
+use schedlab_workload::{Counters, SchedClass, Start, TaskSpec, Workload};
 use serde::{Deserialize, Serialize};
 
+use crate::cgroups::Tree;
 use crate::objects::Objects;
 use crate::sys::{self, Child, Tell};
 use crate::thread::{Process, Run, forks_processes, held};
@@ -65,7 +66,7 @@ pub(crate) fn run(
 ) -> Result<Report, ProgramError> {
     check(&workload)?;
     let plan = Plan::of(&workload, options);
-    let run = Arc::new(prepare(&workload.objects, options.seed, plan)?);
+    let run = Arc::new(prepare(&workload, options.seed, plan)?);
     let nr_tasks = workload.tasks.len() as u32;
     run.board().created.store(nr_tasks, Relaxed);
     let mut processes = Processes(Vec::new());
@@ -108,12 +109,6 @@ pub(crate) fn run(
         false => run.end_ns,
     };
     let mut notes = workload.notes;
-    if !workload.cgroups.is_empty() {
-        notes.push(
-            "a real program makes no cgroups: its tasks stay in the cgroup in which it is started"
-                .to_owned(),
-        );
-    }
     if workload.start == Start::Together {
         notes.push("`start` has no effect on real threads: they are created one after another, and woken when all exist".to_owned());
     }
@@ -192,8 +187,9 @@ impl Plan {
     }
 }
 
-fn prepare(specs: &[ObjectSpec], seed: u64, plan: Plan) -> Result<Run, ProgramError> {
-    let needed = Objects::files(specs) + 64;
+fn prepare(workload: &Workload, seed: u64, plan: Plan) -> Result<Run, ProgramError> {
+    let (specs, cgroups) = (&workload.objects, &workload.cgroups);
+    let needed = Objects::files(specs) + cgroups.len() as u64 + 64;
     let allowed = sys::raise_open_files();
     if needed > allowed {
         return Err(system(
@@ -202,11 +198,14 @@ fn prepare(specs: &[ObjectSpec], seed: u64, plan: Plan) -> Result<Run, ProgramEr
             "; raise the hard limit (ulimit -Hn), or take a smaller workload",
         ));
     }
+    // First of all, so that the process that removes them keeps nothing else open.
+    let cgroups = Tree::of(cgroups)?;
     let objects = Objects::new(specs)
         .map_err(|e| system("cannot make the pipes, sockets and locks", e, ""))?;
     let allowed = sys::allowed_cpus();
     let end_ns = u64::try_from(plan.end_after().as_nanos()).unwrap_or(u64::MAX);
-    Run::new(objects, seed, end_ns, allowed).map_err(|e| system("cannot share memory", e, ""))
+    Run::new(objects, seed, end_ns, allowed, cgroups)
+        .map_err(|e| system("cannot share memory", e, ""))
 }
 
 type Numbered = (u32, TaskSpec);

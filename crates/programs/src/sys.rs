@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Resource, Signal, WaitOptions, getpid, getppid, getpriority_process, getrlimit,
-    kill_process, set_parent_process_death_signal, setpriority_process, setrlimit, waitpid,
+    kill_process, set_parent_process_death_signal, setpriority_process, setrlimit, setsid, waitpid,
 };
 use rustix::thread::{
     CpuSet as KernelCpuSet, NanosleepRelativeResult, clock_nanosleep_absolute,
@@ -239,6 +239,8 @@ pub enum Tell {
     Begun,
     /// The time is over; announced by every thread that notices it, of which the first counts.
     Over,
+    /// It removes cgroups, and must not be ended before; `group.rs` of schedlab-kernel knows the name.
+    Remover,
 }
 
 /// Tells it.
@@ -247,6 +249,7 @@ pub fn tell(what: Tell) {
         Tell::Starter => c"load:starter",
         Tell::Begun => c"load:begun",
         Tell::Over => c"load:over",
+        Tell::Remover => c"load:remover",
     };
     set_name(name).expect("a thread may have any name");
 }
@@ -255,19 +258,34 @@ pub fn tell(what: Tell) {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Child(Pid);
 
-/// Forks; the child runs `body` and exits.
+/// Forks; the child runs `body` and exits, and ends with its parent.
 pub fn fork(body: impl FnOnce()) -> io::Result<Child> {
     let parent = getpid();
+    fork_freely(|| {
+        let asked = set_parent_process_death_signal(Some(Signal::KILL));
+        // It may have ended before the request; then no process waits for this one.
+        if asked.is_ok() && getppid() == Some(parent) {
+            body();
+        }
+    })
+}
+
+/// Forks; the child runs `body` and exits, whatever ends its parent and the parent's process group.
+pub fn fork_apart(body: impl FnOnce()) -> io::Result<Child> {
+    fork_freely(|| {
+        // Refused to the head of a group alone, which a child never is.
+        let _ = setsid();
+        body();
+    })
+}
+
+fn fork_freely(body: impl FnOnce()) -> io::Result<Child> {
     // SAFETY: the child allocates and starts threads, which glibc keeps possible after a fork, and ends in
     // _exit, so nothing of the parent's (buffers, destructors) runs twice.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            let asked = set_parent_process_death_signal(Some(Signal::KILL));
-            // It may have ended before the request; then no process waits for this one.
-            if asked.is_ok() && getppid() == Some(parent) {
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            }
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
             // SAFETY: never returns.
             unsafe { libc::_exit(0) }
         }

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use schedlab_trace::{CpuId, CpuSet, Instant};
-use schedlab_workload::{Action, Behaviour, Context, Outcome, Rng, TaskSpec, stream};
+use schedlab_workload::{Action, Behaviour, CgroupId, Context, Outcome, Rng, TaskSpec, stream};
 
+use crate::cgroups::Tree;
 use crate::load::{Memory, Pages, Speed};
 use crate::objects::{Objects, Reader};
 use crate::sys::{self, SharedMemory, Tell};
@@ -24,6 +25,7 @@ pub struct Run {
     pub speed: Speed,
     /// The CPUs of the process that starts the run: where tasks run that may run anywhere.
     allowed: CpuSet,
+    cgroups: Option<Tree>,
 }
 
 // SAFETY: the memory holds one `Board` of atomics and lives as long as the run does.
@@ -64,7 +66,13 @@ impl Board {
 }
 
 impl Run {
-    pub fn new(objects: Objects, seed: u64, end_ns: u64, allowed: CpuSet) -> std::io::Result<Run> {
+    pub fn new(
+        objects: Objects,
+        seed: u64,
+        end_ns: u64,
+        allowed: CpuSet,
+        cgroups: Option<Tree>,
+    ) -> std::io::Result<Run> {
         let memory = SharedMemory::new(std::mem::size_of::<Board>())?;
         // SAFETY: aligned to a page and large enough; no other code has it yet.
         unsafe { memory.start().cast::<Board>().write(Board::default()) };
@@ -75,6 +83,7 @@ impl Run {
             end_ns,
             speed: Speed::measure(),
             allowed,
+            cgroups,
         })
     }
 
@@ -93,6 +102,14 @@ impl Run {
     fn set_affinity(&self, cpus: Option<&CpuSet>) -> Result<(), String> {
         let cpus = cpus.filter(|cpus| !self.allowed.is_subset(cpus));
         sys::set_affinity(cpus.unwrap_or(&self.allowed)).map_err(|e| refused("CPUs", &e))
+    }
+
+    /// Moves the calling thread to a cgroup of the workload.
+    fn join(&self, cgroup: CgroupId) -> Result<(), String> {
+        let cgroups = self.cgroups.as_ref();
+        cgroups
+            .map_or(Ok(()), |cgroups| cgroups.join(cgroup))
+            .map_err(|e| refused("cgroup", &e))
     }
 
     /// Returns whether what happens at `now` counts no more.
@@ -262,6 +279,8 @@ impl Process {
         task.thread.store(sys::thread_id(), Relaxed);
         settings.apply(run)?;
         if first {
+            // Others begin in the cgroup of the task that creates them.
+            run.join(CgroupId::ROOT)?;
             run.board().wait_at_gate();
             self.tell_start();
         }
@@ -383,8 +402,7 @@ impl Process {
             Action::SetNice(nice) => sys::set_nice(nice).map_err(|e| refused("nice level", &e))?,
             Action::SetAffinity(cpus) => run.set_affinity(Some(&cpus))?,
             Action::SetClass(class) => sys::set_class(class).map_err(|e| refused("policy", &e))?,
-            // A real program makes no cgroups; `process::run` adds a note.
-            Action::JoinCgroup(_) => {}
+            Action::JoinCgroup(cgroup) => run.join(cgroup)?,
             Action::Touch(touch) => own.memory.touch(touch),
             Action::Fault(pages) => (0..pages)
                 .try_for_each(|_| own.pages.fault())
@@ -510,7 +528,7 @@ mod tests {
     #[test]
     fn what_ends_after_the_end_does_not_count() {
         let objects = Objects::new(&[]).unwrap();
-        let run = Run::new(objects, 1, 1_000, CpuSet::all(1)).unwrap();
+        let run = Run::new(objects, 1, 1_000, CpuSet::all(1), None).unwrap();
         let process = Process {
             run: Arc::new(run),
             address_space: None,

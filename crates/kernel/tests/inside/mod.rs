@@ -3,6 +3,7 @@
 
 mod apart;
 mod calls;
+mod cgroups;
 mod own_loader;
 mod perfetto;
 pub mod programs;
@@ -118,6 +119,10 @@ const CHECKS: &[(&str, Judge)] = &[
     (
         "failures_of_programs_are_told",
         failures_of_programs_are_told,
+    ),
+    (
+        "cgroups_are_made_and_removed",
+        cgroups::cgroups_are_made_and_removed,
     ),
     ("policy_counters_rise", policy_counters_rise),
     ("a_shared_core_is_left", a_shared_core_is_left),

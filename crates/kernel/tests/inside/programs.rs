@@ -26,6 +26,10 @@ pub fn run(arguments: &[String]) -> Option<()> {
         "storm" => storm(Duration::from_millis(number()?.into())),
         "leaver" => leaver(Duration::from_millis(number()?.into())),
         "load" => load(arguments.get(1)?),
+        "load_on_cpu_0" => {
+            on_cpu_0();
+            load(arguments.get(1)?);
+        }
         "fail" => std::process::exit(3),
         "sleep" => thread::sleep(Duration::from_secs(number()?.into())),
         _ => return None,
