@@ -76,6 +76,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
     }
 
     /// Whether the task that runs on `c` is to leave it, as its group has no CPU time left, and can.
+    #[inline(always)]
     pub(crate) fn stops_now(&self, c: &Cpu, p: &Task) -> bool {
         c.stops_in_user() && is_in_user(p)
     }

@@ -19,7 +19,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.attend(c);
             } else if let Some(task) = c.curr() {
                 let p = self.task(task);
-                if c.need_resched() && self.may_preempt(p) || self.stops_now(c, p) {
+                if c.has_work() && self.is_to_leave(c, p) {
                     self.schedule(c, true);
                 } else {
                     self.run_task(c, p);
@@ -31,6 +31,12 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 self.idle_wait(c);
             }
         }
+    }
+
+    /// Whether the running task leaves the CPU now.
+    #[inline(always)]
+    fn is_to_leave(&self, c: &Cpu, p: &Task) -> bool {
+        c.need_resched() && self.may_preempt(p) || self.stops_now(c, p)
     }
 
     /// The work before the CPU's own: going off and online, and interrupts.

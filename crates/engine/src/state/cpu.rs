@@ -249,6 +249,12 @@ impl Cpu {
         self.calls.has(Calls::NEED_RESCHED)
     }
 
+    /// Whether the running task may have to leave the CPU: [`Cpu::need_resched`] or [`Cpu::stops_in_user`].
+    #[inline(always)]
+    pub fn has_work(&self) -> bool {
+        self.calls.has(Calls::NEED_RESCHED | Calls::STOPS_IN_USER)
+    }
+
     /// Whether the running task is to stop as soon as it is in user space (`task_has_throttle_work()`).
     #[inline(always)]
     pub fn stops_in_user(&self) -> bool {

@@ -163,7 +163,7 @@ impl Dsq {
         known(self.after(p))
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn insert(&self, nodes: &impl Nodes, p: &Node, place: Place) -> Result<(), MixedOrder> {
         match place {
             Place::Vtime(vtime) => self.insert_by_vtime(p, vtime),
