@@ -268,10 +268,8 @@ pub(crate) mod tests {
     /// A fixture as the compiler at hand compiles it.
     pub(crate) fn compiled(fixture: &str) -> Vec<u8> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let output = std::env::temp_dir().join(format!(
-            "schedlab-layout-{}-{fixture}.so",
-            std::process::id()
-        ));
+        let made = tempfile::tempdir().unwrap();
+        let output = made.path().join("fixture.so");
         let source = PathBuf::from(format!("tests/fixtures/{fixture}.bpf.c"));
         compiler::run(&compiler::Compilation {
             compiler: &compiler::default_compiler(),
@@ -286,9 +284,7 @@ pub(crate) mod tests {
             audit: false,
         })
         .unwrap_or_else(|error| panic!("{error}"));
-        let elf = std::fs::read(&output).unwrap();
-        std::fs::remove_file(output).unwrap();
-        elf
+        std::fs::read(&output).unwrap()
     }
 
     fn read(fixture: &str) -> Types {
