@@ -61,11 +61,11 @@ impl ThisCpu {
         self.now.set(self.now.get() + ns);
     }
 
-    /// Lets `ps` picoseconds pass.
+    /// Lets `ps` picoseconds pass, without a look whether 2^64 ns are over, which are 584 years.
     #[inline]
     pub fn charge_ps(&self, ps: u64) {
-        let total = u64::from(self.carry_ps.get()) + ps;
-        self.now.set(self.now.get() + total / 1_000);
+        let total = u64::from(self.carry_ps.get()).wrapping_add(ps);
+        self.now.set(self.now.get().wrapping_add(total / 1_000));
         self.carry_ps.set((total % 1_000) as u32);
     }
 }

@@ -764,11 +764,20 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         self.shared.cache.borrow_mut().line_at(address)
     }
 
-    /// `c` reads `line`.
+    /// `c` reads `line`. As in [`Kernel::write_line`], what is not a hit is a function that is called last.
     #[inline(never)]
     pub(crate) fn read_line(&self, c: &Cpu, line: LineRef) {
-        let now = self.now(c);
-        let cost_ps = self.shared.cache.borrow_mut().read_line(c.id, now, line);
+        let own = self.shared.cache.borrow_mut().read_own(c.cache, line);
+        match own {
+            Some(cost_ps) => self.charge_ps(c, cost_ps),
+            None => self.read_line_of_others(c, line),
+        }
+    }
+
+    #[inline(never)]
+    fn read_line_of_others(&self, c: &Cpu, line: LineRef) {
+        let mut cache = self.shared.cache.borrow_mut();
+        let cost_ps = cache.read_others(c.id, self.now(c), line);
         self.charge_ps(c, cost_ps);
     }
 

@@ -267,7 +267,9 @@ impl CacheModel {
         &self.beyond.by_structure[structure as usize]
     }
 
-    fn cache_of(&self, cpu: CpuId) -> CacheIx {
+    /// Returns the cache of `cpu`.
+    #[inline]
+    pub fn cache_of(&self, cpu: CpuId) -> CacheIx {
         self.cache_of[cpu.index()]
     }
 
@@ -340,7 +342,7 @@ impl CacheModel {
     ) -> u64 {
         if !write {
             let near = self.read_own(self.cache_of(cpu), line);
-            return near.unwrap_or_else(|| self.read_line(cpu, now(), line));
+            return near.unwrap_or_else(|| self.read_others(cpu, now(), line));
         }
         match self.write_own(self.cache_of(cpu), line) {
             Some(cost_ps) => cost_ps,
@@ -522,7 +524,7 @@ impl CacheModel {
     }
 
     /// A CPU below `cache` reads `line` if the cache has a copy that its set used last. Returns what it costs, as
-    /// [`CacheModel::touch_line`] does. Otherwise nothing has happened, and [`CacheModel::read_line`] is for it.
+    /// [`CacheModel::touch_line`] does. Otherwise nothing has happened, and [`CacheModel::read_others`] is for it.
     #[inline(always)]
     pub fn read_own(&mut self, cache: CacheIx, line: LineRef) -> Option<u64> {
         let entry = self.directory.kept_of(line);
@@ -538,14 +540,11 @@ impl CacheModel {
         Some(self.prices.hit_ps)
     }
 
-    /// `cpu` reads `line`. A look at one of many candidates is a read that memory serves, as the looks at the others
-    /// have put the line out.
+    /// `cpu` reads `line`, of which [`CacheModel::read_own`] has found no copy. A look at one of many candidates is a read that
+    /// memory serves, as the looks at the others have put the line out.
     #[inline(never)]
-    pub fn read_line(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
+    pub fn read_others(&mut self, cpu: CpuId, now: Instant, line: LineRef) -> u64 {
         let me = self.cache_of(cpu);
-        if let Some(cost_ps) = self.read_own(me, line) {
-            return cost_ps;
-        }
         let entry = self.directory.line(line);
         let written = entry.written;
         let shape = &self.shape;
