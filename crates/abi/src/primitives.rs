@@ -3,13 +3,13 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use schedlab_engine::policy::{Env, PolicyLock};
-use schedlab_machine::LineRef;
+use schedlab_engine::policy::PolicyLock;
 use schedlab_trace::{LockClass, TaskId};
 
 use crate::bpf::ObjectLine;
 use crate::fields::Place;
 use crate::host::Context;
+use crate::host::context::Loaded;
 use crate::version;
 
 /// Steps of `can_loop` and of bounded loops in one op: the kernel's bound on both.
@@ -156,17 +156,24 @@ pub extern "C" fn touch(context: Context, place: *const c_void, bytes: u32, writ
     }
 }
 
-/// An access by an instruction of an object.
-pub fn access_by_instruction(context: Context, place: usize, bytes: u32, writes: bool) {
-    let known = context.with(|host| {
-        let known = host.bpf.lines().get(place)?;
-        Some(known.map(|it| (it.line, host.current().lines().notes_line_again(it.number))))
-    });
-    match known {
-        Some(Some((line, is_near))) => context.env(|env| pay(env, line, is_near, writes)),
+/// A load by an instruction of an object. What it calls it calls last, so that a hit saves no registers.
+#[inline(always)]
+pub fn load_by_instruction(context: Context, place: usize, bytes: u32) {
+    match context.loads(place) {
+        Loaded::Hit => {}
+        Loaded::Miss(line) => read_line_of_others(context, line),
+        Loaded::Unknown => access_unknown(context, place, bytes, false),
+    }
+}
+
+/// A store by an instruction of an object.
+#[inline(always)]
+pub fn store_by_instruction(context: Context, place: usize, bytes: u32) {
+    match context.read_line_of(place) {
+        Some(Some(line)) => access_line(context, line, true),
         // It is outside of the model.
         Some(None) => {}
-        None => access_unknown(context, place, bytes, writes),
+        None => access_unknown(context, place, bytes, true),
     }
 }
 
@@ -183,16 +190,34 @@ fn access_unknown(context: Context, place: usize, bytes: u32, writes: bool) {
     let is_one_line = lines_of(word).count() == 1;
     for number in lines_of(bytes) {
         let line = context.env(|env| env.shared.cache.borrow_mut().line_numbered(number));
-        let is_near = context.with(|host| {
-            if is_one_line {
-                host.bpf
-                    .lines()
-                    .keep(place, Some(ObjectLine { number, line }));
-            }
-            host.current().lines().notes_line_again(number)
-        });
-        context.env(|env| pay(env, line, is_near, writes));
+        let line = ObjectLine { number, line };
+        if is_one_line {
+            context.with(|host| host.bpf.lines().keep(place, Some(line)));
+        }
+        access_line(context, line, writes);
     }
+}
+
+/// An access of one line.
+#[inline(always)]
+fn access_line(context: Context, line: ObjectLine, writes: bool) {
+    context.env(|env| {
+        let mut cache = env.shared.cache.borrow_mut();
+        let now = || context.now_after_accesses();
+        let cost_ps = cache.touch_line(env.cpu.id, now, line.line, writes);
+        pay(context, line, cost_ps, cache.hit_ps());
+    });
+}
+
+/// A load from a line that the CPU's cache has not.
+#[inline(never)]
+fn read_line_of_others(context: Context, line: ObjectLine) {
+    context.env(|env| {
+        let now = context.now_after_accesses();
+        let mut cache = env.shared.cache.borrow_mut();
+        let cost_ps = cache.read_others(env.cpu.id, now, line.line);
+        pay(context, line, cost_ps, cache.hit_ps());
+    });
 }
 
 /// Charges an access of one line by an instruction of an object.
@@ -201,10 +226,9 @@ fn access_unknown(context: Context, place: usize, bytes: u32, writes: bool) {
 /// what the cache model says, and a later one, to a line that is near, only what a miss adds to a hit: the time of the load is
 /// the instruction's.
 #[inline(always)]
-fn pay(env: &Env<'_>, line: LineRef, is_near: bool, writes: bool) {
-    let mut cache = env.shared.cache.borrow_mut();
-    let cost_ps = cache.touch_line(env.cpu.id, || env.cpu.now(), line, writes);
-    env.cpu.charge_ps(paid_ps(cost_ps, cache.hit_ps(), is_near));
+fn pay(context: Context, line: ObjectLine, cost_ps: u64, hit_ps: u64) {
+    let is_near = context.with(|host| host.current().lines().notes_line_again(line.number));
+    context.owe(paid_ps(cost_ps, hit_ps, is_near));
 }
 
 /// The part of an access's cost that its instruction does not contain.

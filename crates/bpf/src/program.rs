@@ -8,6 +8,9 @@ use crate::insn::Insn;
 /// A function of the host: `f(run, r1, …, r5) -> r0`. `run` is what the program was entered with.
 pub type HostFn = unsafe extern "C" fn(*mut c_void, u64, u64, u64, u64, u64) -> u64;
 
+/// A function of the host about an access of memory: `f(run, address, bytes)`.
+pub type AccessFn = unsafe extern "C" fn(*mut c_void, u64, u64);
+
 /// The target of an instruction beyond its own bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ref {
@@ -64,9 +67,11 @@ pub struct HostFunction {
 /// The host's work beside calls. The first argument is the program's.
 #[derive(Clone, Copy)]
 pub struct Hooks {
-    /// Before a load or store that may go to memory that other CPUs can see, if [`Layout::seen`] did not have it: `r1` is the
-    /// address, `r2` the bytes, `r3` 1 where it writes. The instructions before it may not have been added to the run's yet.
-    pub access: HostFn,
+    /// Before a load that may go to memory that other CPUs can see, if [`Layout::seen`] did not have it. The instructions before
+    /// it may not have been added to the run's yet.
+    pub load: AccessFn,
+    /// Likewise before a store.
+    pub store: AccessFn,
     /// Before an atomic operation: `r1` is the address, `r2` the bytes, `r3` 1 where it writes.
     pub atomic: HostFn,
     /// A step of `may_goto`: 0 ends the loop.

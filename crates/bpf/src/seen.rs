@@ -33,10 +33,15 @@ impl Seen {
     /// Forgets all pieces.
     #[inline(always)]
     pub fn forget(&mut self) {
-        self.tag += 1 << 1;
+        self.tag = self.tag.wrapping_add(1 << 1);
         if self.tag >> KEY_SHIFT != 0 {
-            *self = Seen::default();
+            self.begins_again();
         }
+    }
+
+    #[cold]
+    fn begins_again(&mut self) {
+        *self = Seen::default();
     }
 
     /// Notes an access of a line of a cache by its number. Returns whether one was noted before. One value holds either lines or

@@ -237,6 +237,8 @@ struct Translator<'a> {
     ids: &'a [FuncId],
     callees: BTreeMap<usize, FuncRef>,
     host: SigRef,
+    /// The signature of the hooks of accesses.
+    of_accesses: SigRef,
     registers: [Variable; 11],
     /// Instructions since the last time that they were added to the run's.
     executed: Variable,
@@ -261,6 +263,10 @@ impl<'a> Translator<'a> {
         ids: &'a [FuncId],
     ) -> Self {
         let host = builder.import_signature(signature.clone());
+        let mut of_accesses = signature.clone();
+        of_accesses.params.truncate(3);
+        of_accesses.returns.clear();
+        let of_accesses = builder.import_signature(of_accesses);
         let registers = std::array::from_fn(|_| builder.declare_var(types::I64));
         let executed = builder.declare_var(types::I64);
         let entry = builder.create_block();
@@ -284,6 +290,7 @@ impl<'a> Translator<'a> {
             ids,
             callees: BTreeMap::new(),
             host,
+            of_accesses,
             registers,
             executed,
             pending: 0,
@@ -512,8 +519,15 @@ impl<'a> Translator<'a> {
         };
         self.builder.ins().store(flags, noted, place, table);
         let bytes = self.constant(insn.bytes().into());
-        let writes = self.constant(writes.into());
-        self.call_host(self.hooks.access, &[address, bytes, writes]);
+        let hook = match writes {
+            true => self.hooks.store,
+            false => self.hooks.load,
+        };
+        let hook = self.constant(hook as usize as i64);
+        let arguments = [self.run, address, bytes];
+        self.builder
+            .ins()
+            .call_indirect(self.of_accesses, hook, &arguments);
         self.builder.ins().jump(goes_on, &[]);
         self.builder.switch_to_block(goes_on);
     }

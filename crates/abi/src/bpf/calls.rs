@@ -794,25 +794,25 @@ fn retired(version: KernelVersion, name: &str) -> Option<HostFn> {
     kfunc(version, today)
 }
 
-/// `Hooks::access`. It suspends nobody, so that it charges no instructions, and what was seen stays so.
-unsafe extern "C" fn access(
-    run: *mut c_void,
-    place: u64,
-    bytes: u64,
-    writes: u64,
-    _: u64,
-    _: u64,
-) -> u64 {
+/// `Hooks::load`. It suspends nobody, so that it charges no instructions, and what was seen stays so.
+unsafe extern "C" fn load(run: *mut c_void, place: u64, bytes: u64) {
     // SAFETY: translated code alone calls this, and hands on its first argument.
     let context = unsafe { Context::of(run.cast()) };
-    primitives::access_by_instruction(context, place as usize, bytes as u32, writes != 0);
-    0
+    primitives::load_by_instruction(context, place as usize, bytes as u32);
+}
+
+/// `Hooks::store`, likewise.
+unsafe extern "C" fn store(run: *mut c_void, place: u64, bytes: u64) {
+    // SAFETY: as in `load`.
+    let context = unsafe { Context::of(run.cast()) };
+    primitives::store_by_instruction(context, place as usize, bytes as u32);
 }
 
 /// Functions that the translated code calls by itself.
 fn hooks() -> Hooks {
     Hooks {
-        access,
+        load,
+        store,
         atomic: host_fn!(|c, place: *const c_void, bytes: u64, writes: bool| {
             match writes {
                 true => primitives::atomic(c, place),

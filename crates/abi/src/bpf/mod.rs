@@ -50,6 +50,8 @@ pub struct Run {
     pub executed: u64,
     /// The cost of one.
     pub instruction_ps: u64,
+    /// The cost of accesses that was not yet charged.
+    pub owed_ps: u64,
     /// The memory that the op which runs has accessed since it began or a function of the kernel returned.
     pub seen: Seen,
     /// Copies of words that no iterator uses.
@@ -75,6 +77,7 @@ impl Run {
             arena,
             executed: 0,
             instruction_ps,
+            owed_ps: 0,
             seen: Seen::default(),
             free_words: Vec::new(),
             lines: None,
@@ -84,6 +87,12 @@ impl Run {
     /// Forgets the lines of places: they belong to one model of caches, and another one follows.
     pub fn forget_lines(&mut self) {
         self.lines = None;
+    }
+
+    /// Returns the line of a place, `Some(None)` for a place that is not modelled, `None` where that is not kept.
+    #[inline(always)]
+    pub fn line_of(&self, place: usize) -> Option<Option<ObjectLine>> {
+        self.lines.as_ref()?.get(place)
     }
 
     /// Returns the lines of the places that it accessed.

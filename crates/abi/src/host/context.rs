@@ -9,13 +9,23 @@ use schedlab_bpf::translate::Entry;
 use schedlab_engine::KernelVersion;
 use schedlab_engine::policy::{Env, OpKind, Service};
 use schedlab_fiber::trap;
-use schedlab_trace::{CpuId, CpuSet, TaskId};
+use schedlab_trace::{CpuId, CpuSet, Instant, TaskId};
 
 use super::{Context, Host};
-use crate::bpf;
+use crate::bpf::{self, ObjectLine};
 use crate::layout::{CpuMask, Task};
 use crate::ops_table;
 use crate::version;
+
+/// A load by an instruction of an object.
+pub enum Loaded {
+    /// The CPU's cache has the line, or the place is outside of the model.
+    Hit,
+    /// The cache has not.
+    Miss(ObjectLine),
+    /// The line of the place is not kept.
+    Unknown,
+}
 
 impl Context {
     /// Of the pointer that code was given.
@@ -31,23 +41,79 @@ impl Context {
         self.0.cast()
     }
 
-    /// Lets the time pass of the instructions that an object has executed since the last time.
+    /// Lets the time pass of the instructions and accesses of an object since the last time.
+    ///
+    /// Sums are not checked: an op's instructions are bounded, and 2^64 ps are 213 days.
     #[inline(always)]
     pub fn charge_instructions(self) {
         // SAFETY: as in `with`; code of objects alone writes this, and it does not run now.
-        let executed = unsafe { std::mem::take(&mut (*self.0).bpf.executed) };
-        if executed > 0 {
-            let (ps, of_op) = self.with(|host| {
-                let ps = executed * host.bpf.instruction_ps;
-                let cpu = host.current();
-                cpu.instructions += executed;
-                (ps, cpu.instructions)
-            });
+        let run = unsafe { &mut (*self.0).bpf };
+        let executed = std::mem::take(&mut run.executed);
+        let owed_ps = std::mem::take(&mut run.owed_ps);
+        if executed | owed_ps > 0 {
+            let ps = executed.wrapping_mul(run.instruction_ps);
+            let ps = ps.wrapping_add(owed_ps);
+            // SAFETY: as in `Host::current`.
+            let cpu = unsafe { &mut *(*self.0).current };
+            cpu.instructions = cpu.instructions.wrapping_add(executed);
+            let of_op = cpu.instructions;
             self.env(|env| env.cpu.charge_ps(ps));
             if of_op > bpf::OP_INSTRUCTIONS_MAX {
                 self.loops_without_end();
             }
         }
+    }
+
+    /// Returns the line of a place that an object accessed, as [`bpf::Run::line_of`].
+    #[inline(always)]
+    pub fn read_line_of(self, place: usize) -> Option<Option<ObjectLine>> {
+        // SAFETY: as in `charge_instructions`.
+        unsafe { (*self.0).bpf.line_of(place) }
+    }
+
+    /// Charges a load by an instruction of an object, if the CPU's cache has its line.
+    ///
+    /// It calls nothing, and the cost is charged with the instructions: each takes a fraction of a nanosecond.
+    #[inline(always)]
+    pub fn loads(self, place: usize) -> Loaded {
+        // SAFETY: as in `Host::current`.
+        let lines = unsafe { &mut (*(*self.0).current).lines };
+        let (Some(known), Some(lines)) = (self.read_line_of(place), lines) else {
+            return Loaded::Unknown;
+        };
+        let Some(it) = known else {
+            return Loaded::Hit;
+        };
+        let hit_ps = self.env(|env| {
+            let mut cache = env.shared.cache.borrow_mut();
+            let own = cache.cache_of(env.cpu.id);
+            cache.read_own(own, it.line)
+        });
+        let Some(hit_ps) = hit_ps else {
+            return Loaded::Miss(it);
+        };
+        if !lines.notes_line_again(it.number) {
+            self.owe(hit_ps);
+        }
+        Loaded::Hit
+    }
+
+    /// Charges the cost of an access together with the next instructions.
+    #[inline(always)]
+    pub fn owe(self, ps: u64) {
+        // SAFETY: as in `charge_instructions`.
+        let owed_ps = unsafe { &mut (*self.0).bpf.owed_ps };
+        *owed_ps = owed_ps.wrapping_add(ps);
+    }
+
+    /// Returns the time of the CPU at the end of the accesses so far.
+    pub fn now_after_accesses(self) -> Instant {
+        // SAFETY: as in `charge_instructions`.
+        let owed_ps = std::mem::take(unsafe { &mut (*self.0).bpf.owed_ps });
+        self.env(|env| {
+            env.cpu.charge_ps(owed_ps);
+            env.cpu.now()
+        })
     }
 
     /// Other CPUs may have run meanwhile: an object's next access of each place goes through the cache model again.

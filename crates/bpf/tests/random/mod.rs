@@ -108,18 +108,16 @@ unsafe extern "C" fn exhausted(run: *mut c_void, _: u64, _: u64, _: u64, _: u64,
     unsafe { hear(run, 99) }
 }
 
-unsafe extern "C" fn access(
-    run: *mut c_void,
-    at: u64,
-    bytes: u64,
-    writes: u64,
-    _: u64,
-    _: u64,
-) -> u64 {
+unsafe extern "C" fn load(run: *mut c_void, at: u64, bytes: u64) {
     // SAFETY: as in `hear`.
     let run = unsafe { &mut *run.cast::<Run>() };
-    run.asked.push((at, bytes, writes != 0));
-    0
+    run.asked.push((at, bytes, false));
+}
+
+unsafe extern "C" fn store(run: *mut c_void, at: u64, bytes: u64) {
+    // SAFETY: as in `hear`.
+    let run = unsafe { &mut *run.cast::<Run>() };
+    run.asked.push((at, bytes, true));
 }
 
 /// No function here reads a field that a kernel brings up to date.
@@ -128,7 +126,8 @@ unsafe extern "C" fn read(_: *mut c_void, _: u64, _: u64, _: u64, _: u64, _: u64
 }
 
 pub const HOOKS: Hooks = Hooks {
-    access,
+    load,
+    store,
     atomic: atomic_hook,
     step,
     read,
