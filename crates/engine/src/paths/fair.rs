@@ -21,7 +21,7 @@ use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::domains::Llc;
 use crate::state::fair::{CAPACITY, Leave, Queue};
-use crate::state::fair_group::{Member, WEIGHT_SHIFT};
+use crate::state::fair_group::{Member, WEIGHT_SHIFT, scale_down};
 use crate::state::stop::Push;
 use crate::state::task::{Class, OnRq, Task};
 use crate::state::utilisation::nr_idle_scan;
@@ -133,19 +133,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
 
     /// The weights of the members of the queue of the group `of` on a CPU.
     pub(crate) fn fair_load(&self, rq: &Cpu, of: CgroupId) -> i64 {
-        let queue = rq.fair.waiting();
         match &self.groups {
             None => {
+                let queue = rq.fair.waiting();
                 let waiting = queue.iter().map(|&task| self.task(task));
                 let all = waiting.chain(self.running_fair(rq));
                 all.map(|p| i64::from(p.load_weight())).sum()
             }
-            Some(groups) => {
-                let running = self.running_member(groups, rq, of);
-                let waiting = self.waiting_members(groups, rq.id, of, &queue, running);
-                let all = waiting.chain(running);
-                all.map(Member::weight).sum::<i64>() >> WEIGHT_SHIFT
-            }
+            Some(groups) => scale_down(self.group_weights(groups, rq, of)),
         }
     }
 

@@ -70,6 +70,14 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         tasks.map(Member::Task).chain(below)
     }
 
+    /// The weights of the members of the queue of the group `of`, with [`WEIGHT_SHIFT`] bits after the point.
+    pub(crate) fn group_weights(&self, groups: &Groups, rq: &Cpu, of: CgroupId) -> i64 {
+        let queue = rq.fair.waiting();
+        let running = self.running_member(groups, rq, of);
+        let waiting = self.waiting_members(groups, rq.id, of, &queue, running);
+        waiting.chain(running).map(Member::weight).sum()
+    }
+
     /// Whether others than the running member wait in the queue of the group `of`.
     fn has_others(&self, groups: &Groups, rq: &Cpu, of: CgroupId) -> bool {
         let queue = rq.fair.waiting();
@@ -127,7 +135,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let weight = groups
             .path(p.cgroup())
             .fold(Member::Task(p).weight(), |weight, id| {
-                let all = self.fair_load(rq, id) << WEIGHT_SHIFT;
+                let all = self.group_weights(groups, rq, id);
                 let part = i128::from(weight) * i128::from(groups.rq(id, rq.id).weight());
                 (part / i128::from(all.max(1))) as i64
             });

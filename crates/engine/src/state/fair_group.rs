@@ -17,6 +17,14 @@ pub(crate) const WEIGHT_SHIFT: u32 = 10;
 /// The least weight of a group, and of its share on a CPU (`MIN_SHARES`).
 const SHARES_MIN: i64 = 2;
 
+/// Returns a weight without the bits after the point (`scale_load_down()`): the least one counts, too.
+pub(crate) fn scale_down(weight: i64) -> i64 {
+    match weight {
+        0 => 0,
+        _ => (weight >> WEIGHT_SHIFT).max(SHARES_MIN),
+    }
+}
+
 /// CPU time that a CPU takes of a group's quota at a time (`sched_cfs_bandwidth_slice()`).
 pub(crate) const SLICE_NS: i64 = 5_000_000;
 
@@ -116,7 +124,7 @@ impl GroupRq {
         if self.nr.get() == 0 {
             return 0;
         }
-        (self.weight.get() >> WEIGHT_SHIFT) as u64
+        scale_down(self.weight.get()) as u64
     }
 
     /// Returns whether it or a group above waits for CPU time here (`throttled_hierarchy()`).

@@ -201,6 +201,19 @@ fn the_weight_of_a_group_is_divided_among_its_cpus() {
     are_near(&[ran[0] / (3_600 * 1_000)], &[333], 8);
 }
 
+/// The part of a weight of 3 that goes to each of eight CPUs is less than 1, and counts in the group above: that has an eighth
+/// of its own weight on each CPU, 128 to 1,024, or 1/9. Averages are rounded down, from 2 to 1, which gives it more, but
+/// far from the half that a group has whose weight is not divided.
+#[test]
+fn the_smallest_weights_divide_the_weight_of_the_group_above() {
+    let below = (0..8).map(|cpu| on_cpus(inside(2, hog("x", 60_000)), &format!("{cpu}")));
+    let root = (0..8).map(|cpu| on_cpus(hog("root", 60_000), &format!("{cpu}")));
+    let groups = "cgroup=/a cgroup=/a/x,cpu.idle=true";
+    let checked = Run::new(8, 4_000, groups, below.chain(root).collect()).check();
+    let shares = shares(&checked, 8, &[8, 8]);
+    assert!((100..200).contains(&shares[0]), "{shares:?}");
+}
+
 /// An idle group has weight 3: 3 of 1,027 beside a group of weight 100, and a task that wakes up in the other one takes the
 /// CPU at once.
 #[test]
