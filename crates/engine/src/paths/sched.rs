@@ -497,7 +497,10 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         let is_here = p.on_rq() == OnRq::Queued && p.cpu() == c.id;
         let dest = dest.filter(|&cpu| p.allows(cpu) && self.online.borrow().contains(cpu));
         let is_pushed = match push {
-            Some(Push::IdleCpu) => dest.is_some_and(|cpu| self.is_idle_for_fair(cpu)),
+            // detach_one_task()
+            Some(Push::IdleCpu) => {
+                dest.is_some_and(|cpu| self.is_idle_for_fair(cpu) && !self.is_throttled_on(p, cpu))
+            }
             Some(Push::Exec) => dest.is_some(),
             None => false,
         };

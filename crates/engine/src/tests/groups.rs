@@ -1,5 +1,6 @@
 //! Groups of tasks in the fair class (-s kernel): `cpu.weight`, `cpu.idle` and `cpu.max`.
 
+use schedlab_machine::Topology;
 use schedlab_trace::{Duration, Event, Instant, PrevState, TaskId};
 use schedlab_workload::{Action, CgroupId, ObjectId, ObjectSpec, SchedClass, TaskSpec, Workload};
 
@@ -34,6 +35,7 @@ struct Run {
     hotplug: Vec<Hotplug>,
     cgroups: &'static str,
     syscall_ns: Option<u64>,
+    topology: Option<Topology>,
 }
 
 impl Run {
@@ -47,6 +49,7 @@ impl Run {
             hotplug: Vec::new(),
             cgroups,
             syscall_ns: None,
+            topology: None,
         }
     }
 
@@ -60,6 +63,7 @@ impl Run {
         let mut machine = machine(self.cpus);
         let syscall_ns = &mut machine.paths.syscall_ns;
         *syscall_ns = self.syscall_ns.unwrap_or(*syscall_ns);
+        machine.topology = self.topology.unwrap_or(machine.topology);
         let mut scenario = scenario_of(machine, workload);
         scenario.normal_class = NormalClass::Fair;
         scenario.hotplug = self.hotplug;
@@ -499,6 +503,45 @@ fn stopped_tasks_leave_a_cpu_that_goes_offline() {
         };
         assert!(!stretches(&checked).iter().flatten().any(late));
     }
+}
+
+/// How often a task was moved to a CPU where another one was stopped.
+fn moves_to_stopped(checked: &Checked) -> usize {
+    let mut stopped_on = vec![None; checked.end.tasks as usize];
+    let mut nr = 0;
+    for &(_, cpu, event) in &checked.events {
+        match event {
+            Event::Throttled { task } => stopped_on[task.index()] = Some(cpu),
+            Event::Replenished { task } => stopped_on[task.index()] = None,
+            Event::Migrate { task, to, .. } if stopped_on[task.index()].is_none() => {
+                nr += usize::from(stopped_on.contains(&Some(to.0)));
+            }
+            _ => {}
+        }
+    }
+    nr
+}
+
+/// Nor is a running task pushed there, from a core with two to an idle one.
+#[test]
+fn no_task_is_pushed_to_a_cpu_where_its_group_is_stopped() {
+    // They stay in the kernel, where they are not stopped.
+    let calls = |_| {
+        task("calls", |n, _| {
+            Some(match n {
+                0 => Action::JoinCgroup(CgroupId(1)),
+                _ => Action::Syscall,
+            })
+        })
+    };
+    let mut tasks: Vec<TaskSpec> = (0..2).map(calls).collect();
+    // The threads of a core.
+    tasks.extend(["0", "2"].map(|cpu| on_cpus(inside(1, hog("hog", 60_000)), cpu)));
+    let mut run = Run::new(4, 2_000, "cgroup=/a,cpu.max=20ms/100ms", tasks);
+    run.syscall_ns = Some(200 * MS);
+    run.topology = Some(Topology::new(1, 1, 2, 2));
+    let checked = run.check();
+    assert_eq!(moves_to_stopped(&checked), 0);
 }
 
 /// A real-time task of the group is not limited, nor is the time that it takes charged.
