@@ -230,9 +230,15 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         false
     }
 
-    /// `return_cfs_rq_runtime()`: a group has no task on a CPU any more.
-    pub(crate) fn return_cfs_rq_runtime(&self, c: &Cpu, groups: &Groups, group: &GroupRq) {
-        let Some(pool) = groups.pool(group.id) else {
+    /// `return_cfs_rq_runtime()`: a group has no task on `rq` any more. An offline CPU keeps what it has.
+    pub(crate) fn return_cfs_rq_runtime(
+        &self,
+        c: &Cpu,
+        groups: &Groups,
+        rq: &Cpu,
+        group: &GroupRq,
+    ) {
+        let Some(pool) = groups.pool(group.id).filter(|_| rq.is_online()) else {
             return;
         };
         let slack = group.take_slack();

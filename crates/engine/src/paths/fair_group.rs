@@ -234,7 +234,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             group.entity.leave(average, bound, way);
             group.sub();
             self.fair_queue(rq, parent).advance(average);
-            self.return_cfs_rq_runtime(c, groups, group);
+            self.return_cfs_rq_runtime(c, groups, rq, group);
         }
         p.set_on_rq(on_rq);
     }

@@ -505,6 +505,26 @@ fn stopped_tasks_leave_a_cpu_that_goes_offline() {
     }
 }
 
+/// CPU 1 has taken 5 ms of the quota of 10 ms when it goes offline at 2 ms, and these stay there. On CPU 0 the hog has the
+/// other 5 ms, and is stopped at the first tick after that, at 8 ms.
+#[test]
+fn an_offline_cpu_keeps_the_time_that_it_has_taken() {
+    let mut run = Run::new(
+        2,
+        50,
+        "cgroup=/a,cpu.max=10ms/100ms",
+        vec![on_cpus(inside(1, hog("hog", 60_000)), "1")],
+    );
+    run.hotplug = vec![Hotplug {
+        at: Instant::from_ns(2 * MS),
+        cpu: schedlab_trace::CpuId(1),
+        online: false,
+    }];
+    let checked = run.check();
+    let stops = throttled(&checked, 0);
+    assert!(stops[0].abs_diff(8 * MS) < MS / 10, "{stops:?}");
+}
+
 /// How often a task was moved to a CPU where another one was stopped.
 fn moves_to_stopped(checked: &Checked) -> usize {
     let mut stopped_on = vec![None; checked.end.tasks as usize];
