@@ -262,3 +262,107 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use schedlab_trace::Duration;
+    use schedlab_workload::Workload;
+
+    use super::*;
+    use crate::contract::consts::{deq, enq};
+    use crate::state::task::Class;
+    use crate::testing::{Events, Stub, hog, machine, scenario_of, workload};
+
+    type Run = Kernel<Stub, RefCell<Events>>;
+
+    const A: CgroupId = CgroupId(1);
+
+    /// Two CPUs, with a request of 1.4 ms. Task 0 is one of the root, tasks 1 and 2 are in `/a`; none is in a queue.
+    fn kernel() -> Run {
+        let mut workload = workload(Vec::new(), (0..3).map(|_| hog("t", 1)).collect());
+        workload.cgroups = Workload::parse("cpu:cgroup=/a", 1).unwrap().cgroups;
+        workload.duration = Some(Duration::from_ms(1));
+        let kernel = Run::new(
+            scenario_of(machine(2), workload),
+            Stub::minimal(),
+            RefCell::default(),
+        );
+        for p in kernel.tasks.iter() {
+            p.set_class(Class::Fair);
+            p.set_cgroup(if p.id.0 == 0 { CgroupId::ROOT } else { A });
+        }
+        kernel
+    }
+
+    fn enqueue(kernel: &Run, task: u32, cpu: usize) -> &Task {
+        let (c, p) = (&kernel.cpus[cpu], kernel.task(TaskId(task)));
+        kernel.place_task(p, c.id);
+        p.set_on_rq(OnRq::Queued);
+        kernel.enqueue_task_fair(c, c, p, enq::WAKEUP);
+        p
+    }
+
+    /// The part of `/a` on CPU 0, which has had 1 ms more than the task of the root there.
+    fn ahead(kernel: &Run) -> &GroupRq {
+        enqueue(kernel, 0, 0);
+        enqueue(kernel, 1, 0);
+        let group = kernel.groups.as_ref().unwrap().rq(A, CpuId(0));
+        kernel.charge_member(Member::Group(group), 1_000_000);
+        group
+    }
+
+    /// Half of the weight goes to CPU 1. The mean of the queue is 0.5 ms before and after that. What the group had too much in
+    /// virtual time, and what is left of its request, is twice as long.
+    #[test]
+    fn a_group_that_changes_its_weight_keeps_its_lag() {
+        let kernel = kernel();
+        let group = ahead(&kernel);
+        let mean = || kernel.average_vruntime(&kernel.cpus[0], CgroupId::ROOT).0;
+        let times = || (mean(), group.entity.vruntime(), group.entity.deadline());
+        assert_eq!(times(), (500_000, 1_000_000, 1_400_000));
+        enqueue(&kernel, 2, 1);
+        let (c, groups) = (&kernel.cpus[0], kernel.groups.as_ref().unwrap());
+        kernel.update_cfs_groups(c, groups, c, A);
+        assert_eq!(group.weight(), 512 << WEIGHT_SHIFT);
+        assert_eq!(times(), (500_000, 1_500_000, 2_300_000));
+    }
+
+    /// The same while it has no task: it comes back with its lag of 0.5 ms at the former weight, which is 1 ms at half of it,
+    /// so 1.5 ms ahead of the other task.
+    #[test]
+    fn a_group_without_tasks_that_changes_its_weight_keeps_its_lag() {
+        let kernel = kernel();
+        let group = ahead(&kernel);
+        let (c, p) = (&kernel.cpus[0], kernel.task(TaskId(1)));
+        kernel.dequeue_task_fair(c, c, p, deq::SLEEP);
+        p.set_on_rq(OnRq::No);
+        assert_eq!(group.nr(), 0);
+        enqueue(&kernel, 2, 1);
+        enqueue(&kernel, 1, 0);
+        assert_eq!(group.weight(), 512 << WEIGHT_SHIFT);
+        assert_eq!(group.entity.vruntime(), 1_500_000);
+    }
+
+    /// The protection of the group ends with the request with which it was chosen, also when its tasks take turns.
+    #[test]
+    fn a_group_that_goes_on_begins_no_request() {
+        let kernel = kernel();
+        let group = ahead(&kernel);
+        let (c, other) = (&kernel.cpus[0], enqueue(&kernel, 2, 0));
+        let (root, first) = (kernel.task(TaskId(0)), kernel.task(TaskId(1)));
+        kernel.set_next_task_fair(c, first);
+        assert!(group.entity.is_protected());
+        kernel.charge_member(Member::Group(group), 500_000);
+        assert!(!group.entity.is_protected());
+        kernel.put_prev_task_fair(c, c, first);
+        kernel.set_next_task_fair(c, other);
+        assert!(!group.entity.is_protected());
+        kernel.put_prev_task_fair(c, c, other);
+        kernel.set_next_task_fair(c, root);
+        kernel.put_prev_task_fair(c, c, root);
+        kernel.set_next_task_fair(c, first);
+        assert!(group.entity.is_protected());
+    }
+}

@@ -183,6 +183,42 @@ fn a_task_of_the_root_is_beside_the_groups() {
     are_near(&shares(&checked, 1, &[1, 3, 2]), &[250, 500, 250], 8);
 }
 
+/// CPU 0 has a hog of the root and eight of a group, which weigh 128 each there: of 1,024 more than CPU 1 has, half can go,
+/// so the first time that CPU 1 takes some it takes four.
+#[test]
+fn a_busy_cpu_takes_tasks_by_their_part_of_the_weight() {
+    let ready = 610 * MS;
+    let moves = |_| {
+        let mut frees = Some(Action::SetAffinity("0-1".parse().unwrap()));
+        let spec = task("moves", move |n, context| {
+            Some(match n {
+                0 => Action::JoinCgroup(CgroupId(1)),
+                _ if context.now.ns() < ready => Action::Compute(Duration::from_us(200)),
+                _ => frees
+                    .take()
+                    .unwrap_or(Action::Compute(Duration::from_ms(60_000))),
+            })
+        });
+        on_cpus(spec, "0")
+    };
+    let mut tasks: Vec<TaskSpec> = (0..8).map(moves).collect();
+    tasks.extend(["0", "1"].map(|cpu| on_cpus(hog("root", 60_000), cpu)));
+    let checked = Run::new(2, 1_000, "cgroup=/a", tasks).check();
+    let mut moved: Vec<(u64, usize)> = Vec::new();
+    for &(at, _, event) in &checked.events {
+        if let Event::Migrate { task, .. } = event
+            && at > ready
+            && task.0 < 8
+        {
+            match moved.last_mut() {
+                Some((last, n)) if at - *last < MS => *n += 1,
+                _ => moved.push((at, 1)),
+            }
+        }
+    }
+    assert_eq!(moved.first().map(|&(_, n)| n), Some(4), "{moved:?}");
+}
+
 /// Equal weights over four CPUs: half of the machine for each group, although one has three times as many tasks.
 #[test]
 fn groups_with_unequal_numbers_of_tasks_share_several_cpus() {
@@ -233,6 +269,45 @@ fn an_idle_group_has_what_is_left() {
     assert!(
         delays.len() > 150 && delays.iter().all(|&ns| ns < 20_000),
         "{delays:?}"
+    );
+}
+
+/// Of two idle groups, each with a request of 0.7 ms at a time, one has had less than the other half of the time. A task that
+/// wakes 0.3 ms after that was chosen has the CPU at once all the same.
+#[test]
+fn a_request_does_not_protect_an_idle_group() {
+    let sleeper = inside(3, periodic("p", 300, 300, 400));
+    let groups = "cgroup=/i,cpu.idle=true cgroup=/j,cpu.idle=true cgroup=/b";
+    let tasks = [hogs(1, 1), hogs(2, 1), vec![sleeper]].concat_tasks();
+    let checked = Run::new(1, 200, groups, tasks).check();
+    let delays = wakeup_delays(&checked, 2);
+    assert!(
+        delays.len() > 250 && delays.iter().all(|&ns| ns < 20_000),
+        "{delays:?}"
+    );
+}
+
+/// A CPU with tasks of idle groups alone is as good as idle: a task that begins beside a hog goes there.
+#[test]
+fn a_cpu_with_an_idle_group_alone_is_free() {
+    let mut starts = task("starts", |n, _| {
+        (n < 40).then(|| match n % 2 {
+            0 => Action::Compute(Duration::from_us(500)),
+            _ => Action::Sleep(Duration::from_ms(5)),
+        })
+    });
+    starts.start = Instant::from_ns(20 * MS);
+    let tasks = vec![
+        on_cpus(hog("hog", 60_000), "0"),
+        on_cpus(inside(1, hog("idle", 60_000)), "1"),
+        on_cpus(inside(1, hog("idle", 60_000)), "1"),
+        starts,
+    ];
+    let checked = Run::new(2, 300, "cgroup=/idle,cpu.idle=true", tasks).check();
+    let ran = &stretches(&checked)[3];
+    assert!(
+        ran.len() >= 20 && ran.iter().all(|&(cpu, ..)| cpu == 1),
+        "{ran:?}"
     );
 }
 
@@ -377,6 +452,40 @@ fn a_task_takes_the_share_of_the_group_that_it_joins() {
     );
 }
 
+/// Nine hogs of `/a` run on CPU 0 and one on CPU 1, beside a hog of the root on each. When eight of the nine have gone to
+/// another group, where they sleep, they weigh nothing in `/a`: it has half of its weight on CPU 0, so 1/3 of the time from
+/// then on, at once.
+#[test]
+fn a_task_that_leaves_a_group_takes_its_load_along() {
+    let leave = 300 * MS;
+    let leaves = |_| {
+        let mut joins = Some(Action::JoinCgroup(CgroupId(2)));
+        let spec = task("leaves", move |n, context| {
+            Some(match n {
+                0 => Action::JoinCgroup(CgroupId(1)),
+                _ if context.now.ns() < leave => Action::Compute(Duration::from_us(100)),
+                _ => joins
+                    .take()
+                    .unwrap_or(Action::Sleep(Duration::from_ms(60_000))),
+            })
+        });
+        on_cpus(spec, "0")
+    };
+    let mut tasks: Vec<TaskSpec> = vec![
+        on_cpus(inside(1, hog("a0", 60_000)), "0"),
+        on_cpus(inside(1, hog("a1", 60_000)), "1"),
+        on_cpus(hog("root0", 60_000), "0"),
+        on_cpus(hog("root1", 60_000), "1"),
+    ];
+    tasks.extend((0..8).map(leaves));
+    let checked = Run::new(2, 500, "cgroup=/a cgroup=/b", tasks).check();
+    let all = stretches(&checked);
+    let last = all[4..].iter().map(|ran| ran.last().unwrap().2).max();
+    let last = last.unwrap();
+    let ran = ran_between(&checked, last, last + 80 * MS);
+    are_near(&ran[..1].to_vec().map_ms(), &[27], 3);
+}
+
 /// A task that has been stopped at its limit joins a group without one, and is not stopped again.
 #[test]
 fn a_task_leaves_a_throttled_group() {
@@ -505,6 +614,36 @@ fn stopped_tasks_leave_a_cpu_that_goes_offline() {
     }
 }
 
+/// A system call of 60 ms leaves CPU 1 with 41 ms more than the quota of 20 ms. When it goes offline the stopped task goes on
+/// elsewhere, and what CPU 1 owes is forgotten: of the next period's quota the task has what it needs.
+#[test]
+fn an_offline_cpu_owes_nothing() {
+    let task = task("t", |n, _| {
+        Some(match n {
+            0 => Action::JoinCgroup(CgroupId(1)),
+            1 => Action::Compute(Duration::from_ms(1)),
+            2 => Action::Syscall,
+            3 => Action::Compute(Duration::from_ms(10)),
+            _ => return None,
+        })
+    });
+    let mut run = Run::new(
+        2,
+        2_000,
+        "cgroup=/a,cpu.max=20ms/100ms",
+        vec![on_cpus(task, "1")],
+    );
+    run.syscall_ns = Some(60 * MS);
+    run.hotplug = vec![Hotplug {
+        at: Instant::from_ns(130 * MS),
+        cpu: schedlab_trace::CpuId(1),
+        online: false,
+    }];
+    let checked = run.check();
+    let makespan = checked.end.makespan.expect("it ends").ns();
+    assert!(makespan < 260 * MS, "{makespan}");
+}
+
 /// CPU 1 has taken 5 ms of the quota of 10 ms when it goes offline at 2 ms, and these stay there. On CPU 0 the hog has the
 /// other 5 ms, and is stopped at the first tick after that, at 8 ms.
 #[test]
@@ -540,6 +679,14 @@ fn moves_to_stopped(checked: &Checked) -> usize {
         }
     }
     nr
+}
+
+/// A CPU where a group is stopped is idle, and takes no waiting task of the group from others.
+#[test]
+fn a_cpu_takes_no_task_of_a_group_that_is_stopped_there() {
+    let checked = Run::new(4, 2_000, "cgroup=/a,cpu.max=150ms/100ms", hogs(1, 12)).check();
+    assert!((0..12).any(|task| throttled(&checked, task).len() > 5));
+    assert_eq!(moves_to_stopped(&checked), 0);
 }
 
 /// Nor is a running task pushed there, from a core with two to an idle one.
