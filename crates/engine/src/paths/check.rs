@@ -2,11 +2,14 @@
 //! the executor calls it from time to time.
 
 use schedlab_trace::{CpuId, Recorder, TaskId};
+use schedlab_workload::CgroupId;
 
 use crate::contract::policy::Policy;
+use crate::paths::fair::has_place;
 use crate::paths::kernel::Kernel;
 use crate::state::cpu::Cpu;
 use crate::state::dsq::Dsq;
+use crate::state::fair_group::Groups;
 use crate::state::scx::OpsState;
 use crate::state::sorted::NIL;
 use crate::state::task::{Class, OnRq, Task, TaskState};
@@ -84,6 +87,7 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
             for task in groups.stopped(c.id) {
                 self.place(found, task, at);
             }
+            self.check_groups(groups, c);
         }
         if let Some(task) = c.curr() {
             let p = self.task(task);
@@ -94,6 +98,46 @@ impl<P: Policy, R: Recorder> Kernel<P, R> {
                 c.id
             );
             self.place(found, task, Whereabouts::Runs(c.id));
+        }
+    }
+
+    /// A group counts its tasks and the limits that hold it, and a limit knows the CPUs that wait for it.
+    fn check_groups(&self, groups: &Groups, c: &Cpu) {
+        let queue = c.fair.waiting();
+        let running = c.curr().filter(|task| !queue.contains(task));
+        let running = running.filter(|&task| has_place(self.task(task)));
+        let members: Vec<CgroupId> = (queue.iter().copied().chain(running))
+            .map(|task| self.task(task).cgroup())
+            .collect();
+        for id in groups.below_root() {
+            let rq = groups.rq(id, c.id);
+            let holds = |&&of: &&CgroupId| groups.path(of).any(|other| other == id);
+            assert_eq!(
+                rq.nr() as usize,
+                members.iter().filter(holds).count(),
+                "group {} counts tasks that it has not on CPU {}",
+                id.0,
+                c.id
+            );
+            let limits = groups.path(id);
+            assert_eq!(
+                rq.nr_throttled() as usize,
+                limits
+                    .filter(|&id| groups.rq(id, c.id).is_throttled())
+                    .count(),
+                "group {} counts other limits than hold it on CPU {}",
+                id.0,
+                c.id
+            );
+            let waiting = groups.pool(id).map(|pool| pool.waiting());
+            let waiting = waiting.iter().flatten().filter(|&&cpu| cpu == c.id);
+            assert_eq!(
+                usize::from(rq.is_throttled()),
+                waiting.count(),
+                "the limit of group {} does not know how CPU {} fares",
+                id.0,
+                c.id
+            );
         }
     }
 

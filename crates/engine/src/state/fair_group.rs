@@ -86,7 +86,7 @@ pub(crate) struct GroupRq {
 }
 
 impl GroupRq {
-    reads! { weight: i64, nr: u32, is_throttled of throttled: bool, runtime: i64 }
+    reads! { weight: i64, nr: u32, is_throttled of throttled: bool, runtime: i64, nr_throttled: u32 }
 
     sets! {
         set_weight(weight: i64): weight = weight;
@@ -329,6 +329,11 @@ impl Groups {
             });
         }
         Some(Groups(all))
+    }
+
+    /// Returns all groups but the root.
+    pub fn below_root(&self) -> impl Iterator<Item = CgroupId> {
+        (1..self.0.len() as u32).map(CgroupId)
     }
 
     fn get(&self, id: CgroupId) -> &Group {

@@ -764,6 +764,74 @@ fn random_groups_keep_the_invariants() {
     }
 }
 
+/// Tasks that fork, change their class, nice level and CPUs, and hold mutexes with priority inheritance, in groups with short
+/// limits that they leave and join at random, while CPUs go and come: none is lost, and the state's own checks hold.
+#[test]
+fn random_tasks_of_all_classes_in_groups_keep_the_invariants() {
+    use schedlab_workload::{below, stream};
+    let groups = "cgroup=/a,cpu.weight=300,cpu.max=3ms/5ms cgroup=/a/x,cpu.max=1ms/4ms cgroup=/b,cpu.idle=true \
+                  cgroup=/c,cpu.weight=1,cpu.max=1ms/10ms,cpu.max.burst=1ms cgroup=/a/x/y cgroup=/b/z,cpu.max=2ms/3ms";
+    let mut stops = 0;
+    for seed in 0..60 {
+        let mut rng = stream(seed, 904);
+        let cpus = 1 + below(&mut rng, 4) as usize;
+        let mut specs: Vec<TaskSpec> = (0..2 + below(&mut rng, 12))
+            .map(|_| super::chaos::random_task(&mut rng, cpus, 0))
+            .collect();
+        // Two of them may be deadline tasks.
+        let holders = 2 + below(&mut rng, 6);
+        specs.extend((0..holders).map(|n| super::chaos::random_holder(&mut rng, 3, 3, n < 2)));
+        let reader = task("reader", |n, _| {
+            let from = ObjectId(0);
+            (n < 5_000).then_some(Action::Read { from, limit: 3 })
+        });
+        let roams = |mut spec: TaskSpec, mut rng: schedlab_workload::Rng| {
+            let mut inner = spec.behaviour;
+            spec.behaviour = task("", move |n, context| {
+                if n == 0 || below(&mut rng, 16) == 0 {
+                    return Some(Action::JoinCgroup(CgroupId(below(&mut rng, 7) as u32)));
+                }
+                Some(inner.next(context))
+            })
+            .behaviour;
+            spec
+        };
+        let specs = specs.into_iter().zip(1_000..);
+        let mut tasks: Vec<TaskSpec> = specs
+            .map(|(spec, index)| roams(spec, stream(seed, index)))
+            .collect();
+        tasks[0].start = Instant::ZERO;
+        tasks.push(reader);
+        let mut run = Run::new(cpus, 3_000, groups, tasks);
+        let capacity = 1_000_000;
+        run.objects = vec![
+            ObjectSpec::Pipe { capacity },
+            ObjectSpec::Semaphore { initial: 0 },
+            ObjectSpec::Event,
+            ObjectSpec::PiMutex,
+            ObjectSpec::PiMutex,
+            ObjectSpec::PiMutex,
+        ];
+        let mut at = 0;
+        for n in 0..if cpus > 1 { 2 * below(&mut rng, 6) } else { 0 } {
+            at += below(&mut rng, 4 * MS);
+            run.hotplug.push(Hotplug {
+                at: Instant::from_ns(at),
+                cpu: schedlab_trace::CpuId(1),
+                online: n % 2 == 1,
+            });
+        }
+        let checked = run.check();
+        checked.is_done();
+        let unfinished = &checked.end.unfinished;
+        assert!(unfinished.len() <= 1, "{seed}: {unfinished:?}");
+        for &(_, _, event) in &checked.events {
+            stops += u32::from(matches!(event, Event::Throttled { .. }));
+        }
+    }
+    assert!(stops > 1_000, "{stops}");
+}
+
 /// The longest time for which a CPU was idle while a task that was not stopped waited on it.
 fn longest_wait_beside_idle(checked: &Checked) -> u64 {
     let nr = checked.end.tasks as usize;
