@@ -159,6 +159,9 @@ impl Step {
                 "start it in a cgroup of its own (`systemd-run --scope -p Delegate=yes schedlab …`)"
             }
             ErrorKind::NotFound => "this kernel is older than the setting",
+            ErrorKind::WouldBlock => {
+                "raise cgroup.max.depth and cgroup.max.descendants of the cgroups above"
+            }
             _ => DELEGATED,
         };
         match self {
@@ -303,6 +306,16 @@ impl Tree {
     }
 
     fn make(plan: &Plan) -> Result<Tree, ProgramError> {
+        // The remover goes by names, so that a tree of the same name that is not ours would go, too.
+        let root = plan.folders[0].display();
+        if plan.folders[0].exists() {
+            return Err(refused(
+                format_args!(
+                    "{root} is there already, of a run that was killed or of another container"
+                ),
+                &format!("remove it if no run uses it (`find {root} -depth -type d -delete`)"),
+            ));
+        }
         let mut tree = Tree::watched(plan)?;
         for step in &plan.steps {
             step.carry_out().map_err(|error| step.refusal(&error))?;
@@ -494,6 +507,7 @@ mod tests {
             (libc::EBUSY, "busy", "in a cgroup of its own"),
             (libc::EOPNOTSUPP, "not supported", "in a cgroup of its own"),
             (libc::ENOENT, "No such file", "this kernel is older"),
+            (libc::EAGAIN, "unavailable", "raise cgroup.max.depth"),
         ] {
             let told = step
                 .refusal(&io::Error::from_raw_os_error(errno))
@@ -515,6 +529,24 @@ mod tests {
         assert!(!plan.folders[0].exists());
         let top = root.path().join("sys/fs/cgroup").join(SUBTREE_CONTROL);
         assert!(fs::read_to_string(top).unwrap().starts_with("-cpu"));
+    }
+
+    /// Of a tree of that name which is there already nothing is removed, and nothing else is changed.
+    #[test]
+    fn a_tree_of_another_process_stays_as_it_is() {
+        let root = machine(MOUNTS, "0::/\n", &[("", "cpu\n", "memory\n")]);
+        let plan = plan(root.path(), TWO).unwrap();
+        fs::create_dir_all(&plan.folders[1]).unwrap();
+        let error = Tree::make(&plan).err().expect("the other tree");
+        let told = error.to_string();
+        assert!(
+            told.contains("schedlab-7 is there already") && told.contains("remove it"),
+            "{told}"
+        );
+        assert!(!told.contains('\n') && error.is_usage());
+        assert!(plan.folders[1].exists());
+        let top = root.path().join("sys/fs/cgroup").join(SUBTREE_CONTROL);
+        assert_eq!(fs::read_to_string(top).unwrap(), "memory\n");
     }
 
     #[test]
