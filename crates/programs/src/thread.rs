@@ -431,6 +431,10 @@ fn begins_programs() -> String {
 
 fn refused(what: &str, error: &std::io::Error) -> String {
     let remedy = match error.raw_os_error() {
+        // It must be able to write the file of the cgroup that both are beneath.
+        Some(libc::EPERM | libc::EACCES) if what == "cgroup" => {
+            "; start it by `systemd-run --user --scope -p Delegate=yes schedlab …`, or as root"
+        }
         Some(libc::EPERM | libc::EACCES) => {
             "; run it as root, or leave out nice and policy; one under SCHED_DEADLINE must be allowed on all CPUs"
         }
